@@ -1,0 +1,38 @@
+"""blockmdp: exploration with rich observations.
+
+Declare or pick a Block MDP, plug an unsupervised oracle and a tabular learner together, run them at
+compiled speed.
+
+>>> import blockmdp as bm
+>>> m = bm.lock_bernoulli(horizon=5, switch=0.2, seed=0)
+>>> agent = bm.Tabular(bm.OracleQ(lr=0.1, bonus=0.001), on="latent").fit(m, episodes=5_000, seed=0)
+>>> agent.value() == m.optimal_value()
+True
+"""
+
+from blockmdp import emissions, rng, testing
+from blockmdp.agents import Tabular
+from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
+from blockmdp.envs import lock_bernoulli, lock_gaussian
+from blockmdp.learners import Learner, OracleQ, QLearning
+from blockmdp.mdp import BlockMDP
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BlockMDP",
+    "Emission",
+    "Learner",
+    "Linear",
+    "OneHotBernoulli",
+    "OneHotGaussian",
+    "OracleQ",
+    "PerLevel",
+    "QLearning",
+    "Tabular",
+    "emissions",
+    "lock_bernoulli",
+    "lock_gaussian",
+    "rng",
+    "testing",
+]

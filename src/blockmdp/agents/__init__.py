@@ -1,0 +1,7 @@
+"""Agents: what composes a simulator, a sight and a learner into something that can be fitted to a
+problem.
+"""
+
+from blockmdp.agents.tabular import Tabular
+
+__all__ = ["Tabular"]

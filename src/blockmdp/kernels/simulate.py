@@ -1,0 +1,151 @@
+"""The loop in which a learner meets a Block MDP, and the scalar functions it is made of.
+
+Randomness: with e = child(environment key, episode), the initial state is drawn from `uniform(e,
+0)`, the next state of step h from `uniform(e, 2h + 1)` and its reward from `uniform(e, 2h + 2)`.
+The learner's own choices in step h of its k-th episode are drawn from the key `step(child(agent
+key, k), h)`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.jit import inlined, template
+from blockmdp.rng import child, step, uniform
+
+__all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", "pay"]
+
+
+class Dynamics(NamedTuple):
+    """The latent tables of a Block MDP in the form the loops read. `cumulative` ends in 2 > any
+    uniform number.
+    """
+
+    initial: NDArray[np.float64]  # (S,) cumulative
+    cumulative: NDArray[np.float64]  # (H, S, A, S)
+    reward: NDArray[np.float64]  # (H, S, A, S)
+    probability: NDArray[np.float64]  # (H, S, A, S)
+
+
+class Tape(NamedTuple):
+    """What the agent will see: the n-th visit to (level, latent state) shows `labels[shift[level,
+    latent] + n]`.
+
+    Given the latent state observations are independent, so they can be drawn, and decoded, before
+    they are needed, many at a time. With no labels at all the latent state itself is shown.
+    """
+
+    labels: NDArray[np.int32]
+    shift: NDArray[np.int64]  # (H + 1, S)
+    limit: NDArray[np.int64]  # (H + 1, S): visits that the tape holds labels for
+    visits: NDArray[np.int64]  # (H + 1, S): visits so far
+
+
+@inlined
+def first_state(initial, e):
+    """The initial latent state of the episode with key e."""
+    u = uniform(e, 0)
+    s = 0
+    for i in range(len(initial) - 1):
+        s += u >= initial[i]
+    return s
+
+
+@inlined
+def next_state(cumulative, h, s, a, e):
+    """The latent state after action a; counting instead of searching keeps the processor's pipeline
+    full.
+    """
+    u = uniform(e, 2 * h + 1)
+    t = 0
+    for i in range(cumulative.shape[3] - 1):
+        t += u >= cumulative[h, s, a, i]
+    return t
+
+
+@inlined
+def pay(reward, probability, h, s, a, t, e):
+    """The reward of a transition: its value with its probability, else nothing."""
+    r = reward[h, s, a, t]
+    if r != 0.0 and uniform(e, 2 * h + 2) >= probability[h, s, a, t]:
+        r = 0.0
+    return r
+
+
+@inlined
+def no_plan(tables, k):
+    """For learners that have nothing to do between episodes."""
+
+
+@inlined
+def _see(labels, shift, visits, h, s):
+    n = visits[h, s]
+    visits[h, s] = n + 1
+    return np.int64(labels[shift[h, s] + n])
+
+
+@inlined
+def _episodes_on_tape(tape, most):
+    """How many episodes the tape is sure to last, each of which visits a (level, latent state) at
+    most once.
+    """
+    n = most
+    for h in range(tape.visits.shape[0]):
+        for s in range(tape.visits.shape[1]):
+            n = min(n, tape.limit[h, s] - tape.visits[h, s])
+    return n
+
+
+@template
+def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns):
+    """Run learning episodes k, k + 1, ... until `returns` is full or the tape runs dry; the next k
+    is returned.
+
+    Parameters
+    ----------
+    act, update, plan : the learner's functions (see `blockmdp.learners.Learner`).
+    tables : the learner's tables, changed in place.
+    dynamics : Dynamics
+    tape : Tape, its `visits` changed in place.
+    env_key, agent_key : np.uint64
+    offset : episodes that the environment had given before the learner's first.
+    k : the first episode to run.
+    returns : (episodes,), filled in place.
+    """
+    initial = dynamics.initial
+    cumulative = dynamics.cumulative
+    reward = dynamics.reward
+    probability = dynamics.probability
+    labels = tape.labels
+    shift = tape.shift
+    visits = tape.visits
+    H = len(cumulative)
+    latent = len(labels) == 0
+    while k < len(returns):
+        batch = len(returns) - k
+        if not latent:
+            batch = _episodes_on_tape(tape, batch)
+            if batch <= 0:
+                break
+        for _ in range(batch):
+            e = np.uint64(child(env_key, offset + k))
+            c = np.uint64(child(agent_key, k))
+            s = first_state(initial, e)
+            o = s if latent else _see(labels, shift, visits, 0, s)
+            total = 0.0
+            for h in range(H):
+                a = act(tables, k, h, o, np.uint64(step(c, h)))
+                t = next_state(cumulative, h, s, a, e)
+                r = pay(reward, probability, h, s, a, t, e)
+                o_next = t if latent else _see(labels, shift, visits, h + 1, t)
+                update(tables, h, o, a, r, o_next)
+                total += r
+                s = t
+                o = o_next
+            plan(tables, k)
+            returns[k] = total
+            k += 1
+    return k

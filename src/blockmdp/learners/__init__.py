@@ -1,0 +1,7 @@
+"""Tabular learners: one file an algorithm."""
+
+from blockmdp.learners.base import Learner, best_action, best_value
+from blockmdp.learners.oracleq import OracleQ
+from blockmdp.learners.qlearning import QLearning
+
+__all__ = ["Learner", "OracleQ", "QLearning", "best_action", "best_value"]

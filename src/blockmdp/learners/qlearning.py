@@ -1,0 +1,86 @@
+"""QLearning: tabular Q-learning (Watkins 1989) with epsilon-greedy exploration, the baseline of
+Feng et al. 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.jit import inlined, jit
+from blockmdp.kernels.simulate import learn, no_plan
+from blockmdp.learners.base import Learner, best_action, best_value, require
+from blockmdp.rng import integer, uniform
+
+__all__ = ["QLearning"]
+
+
+class Tables(NamedTuple):
+    q: NDArray[np.float64]  # (H, S, A)
+    alpha: float
+    decay: float  # how much epsilon falls an episode
+    final: float
+
+
+@inlined
+def act(tables, k, h, s, key):
+    epsilon = max(tables.final, 1.0 - tables.decay * k)
+    if uniform(key, 1) < epsilon:
+        return integer(key, 2, tables.q.shape[2])
+    return best_action(tables.q, h, s, key)
+
+
+@inlined
+def update(tables, h, s, a, r, s_next):
+    q = tables.q
+    q[h, s, a] += tables.alpha * (r + best_value(q, h + 1, s_next) - q[h, s, a])
+
+
+@jit
+def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
+    return learn(
+        act, update, no_plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns
+    )
+
+
+@dataclass(frozen=True)
+class QLearning(Learner):
+    """Q-learning from zero, exploring at random with probability epsilon.
+
+    Parameters
+    ----------
+    lr : learning rate, in (0, 1].
+    exploration : the fraction of the episodes over which epsilon falls linearly from 1 to
+        `final_epsilon`.
+    final_epsilon : epsilon from then on.
+
+    Examples
+    --------
+    >>> QLearning(lr=0.1, exploration=0.1)
+    QLearning(lr=0.1, exploration=0.1, final_epsilon=0.01)
+    """
+
+    lr: float = 0.1
+    exploration: float = 0.001
+    final_epsilon: float = 0.01
+
+    def __post_init__(self) -> None:
+        require(self, "lr", 1e-12, 1.0)
+        require(self, "exploration", 0.0, 1.0)
+        require(self, "final_epsilon", 0.0, 1.0)
+
+    def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
+        span = max(self.exploration * episodes, 1.0)
+        return Tables(
+            np.zeros((H, S, A)),
+            float(self.lr),
+            (1.0 - self.final_epsilon) / span,
+            float(self.final_epsilon),
+        )
+
+    act = staticmethod(act)
+    update = staticmethod(update)
+    compiled_loop = staticmethod(loop)

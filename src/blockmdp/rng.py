@@ -1,0 +1,252 @@
+"""Random numbers by counting: every draw is a pure function of a key and an index.
+
+A key is 64 bits. `draw(key, i)` is the i-th output of a SplitMix64 generator (Steele, Lea and Flood
+2014) started at `key`; `child(key, i)` is the key of the i-th stream below `key`. Nothing is stored
+and nothing advances, so results do not depend on the order, the batching, the process or the engine
+in which numbers are asked for.
+
+A key is an `np.uint64`. Compiled functions hand Python a plain integer back, so wrap it before
+using it as a key again.
+
+>>> k = np.uint64(child(root(0), 7))
+>>> uniform(k, 0) == uniform(k, 0)
+True
+>>> normals(np.array([k]), 3).shape
+(1, 3)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.jit import inlined, jit
+
+__all__ = [
+    "bits",
+    "child",
+    "children",
+    "draw",
+    "integer",
+    "normal",
+    "normals",
+    "root",
+    "step",
+    "truncated_normals",
+    "uniform",
+    "uniforms",
+]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_BRANCH = np.uint64(0xD1B54A32D192ED03)
+_STEP = np.uint64(0xD1342543DE82EF95)
+_MUL1 = np.uint64(0xBF58476D1CE4E5B9)
+_MUL2 = np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _11, _63 = (np.uint64(n) for n in (27, 30, 31, 11, 63))
+
+
+@inlined
+def mix(z):
+    """Scramble 64 bits, one to one."""
+    z = (z ^ (z >> _30)) * _MUL1
+    z = (z ^ (z >> _27)) * _MUL2
+    return z ^ (z >> _31)
+
+
+@inlined
+def draw(key, i):
+    """The i-th 64 random bits of the stream `key`."""
+    return mix(np.uint64(key) + np.uint64(i) * _GOLDEN)
+
+
+@inlined
+def child(key, i):
+    """The key of the i-th stream below `key`; scrambled twice, so that it is no output of `key`
+    itself.
+    """
+    return mix(mix(np.uint64(key) + np.uint64(i) * _GOLDEN) ^ _BRANCH)
+
+
+@inlined
+def step(key, h):
+    """The key of step h below `key`: cheaper than `child`, since steps are few and draws within a
+    step fewer.
+    """
+    return np.uint64(key) + np.uint64(h) * _STEP
+
+
+@inlined
+def uniform(key, i):
+    """The i-th number of the stream, uniform on [0, 1): a multiple of 2**-53."""
+    return np.int64(draw(key, i) >> _11) * 2.0**-53
+
+
+@inlined
+def integer(key, i, n):
+    """The i-th number of the stream, uniform on 0, ..., n - 1."""
+    return int(uniform(key, i) * n)
+
+
+# --- the normal distribution: a ziggurat of 256 layers (Marsaglia and Tsang 2000) ----------------
+_R = 3.6541528853610088  # where the tail begins
+_V = 0.00492867323399  # the area of each layer
+
+
+def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Right edges of the layers, widest first, x (257,), and the density there, f (257,)."""
+    f = lambda x: math.exp(-0.5 * x * x)  # noqa: E731
+    x = np.zeros(257)
+    x[0], x[1] = _V / f(_R), _R
+    for i in range(2, 256):
+        x[i] = math.sqrt(-2.0 * math.log(_V / x[i - 1] + f(x[i - 1])))
+    return x, np.array([f(e) for e in x])
+
+
+_X, _F = _ziggurat()
+_SCALE = _X[:256] * 2.0**-52
+_INSIDE = np.floor(2.0**52 * np.append(_X[1:256] / _X[:255], 0.0)).astype(np.int64)
+_LAYER = np.uint64(255)
+_SIGN = np.uint64(256)
+_12 = np.uint64(12)
+
+
+@inlined
+def normal(key, i):
+    """The i-th number of the stream, standard normal."""
+    z = draw(key, i)
+    layer = np.int64(z & _LAYER)
+    m = np.int64(z >> _12)
+    if m < _INSIDE[layer]:
+        x = m * _SCALE[layer]
+        return -x if z & _SIGN else x
+    return _normal_edge(z)
+
+
+@jit
+def _normal_edge(z):
+    """The one draw in a hundred that falls on the edge of a layer; further bits come from
+    scrambling z on.
+    """
+    while True:
+        layer = np.int64(z & _LAYER)
+        m = np.int64(z >> _12)
+        sign = -1.0 if z & _SIGN else 1.0
+        x = m * _SCALE[layer]
+        if m < _INSIDE[layer]:
+            return sign * x
+        z = mix(z + _GOLDEN)
+        u = (np.int64(z >> _11) + 1) * 2.0**-53  # (0, 1]
+        if layer == 0:  # the tail beyond _R
+            z = mix(z + _GOLDEN)
+            v = (np.int64(z >> _11) + 1) * 2.0**-53
+            x = -math.log(u) / _R
+            while -2.0 * math.log(v) < x * x:
+                z = mix(z + _GOLDEN)
+                u = (np.int64(z >> _11) + 1) * 2.0**-53
+                z = mix(z + _GOLDEN)
+                v = (np.int64(z >> _11) + 1) * 2.0**-53
+                x = -math.log(u) / _R
+            return sign * (_R + x)
+        if _F[layer] + u * (_F[layer + 1] - _F[layer]) < math.exp(-0.5 * x * x):
+            return sign * x
+        z = mix(z + _GOLDEN)
+
+
+# --- whole arrays -------------------------------------------------------------------------------
+@jit
+def _children(key, start, n):
+    out = np.empty(n, np.uint64)
+    for i in range(n):
+        out[i] = child(key, start + i)
+    return out
+
+
+@jit
+def _uniforms(keys, d):
+    out = np.empty((len(keys), d))
+    for i in range(len(keys)):
+        for j in range(d):
+            out[i, j] = uniform(keys[i], j)
+    return out
+
+
+@jit
+def _normals(keys, d, out):
+    for i in range(len(keys)):
+        for j in range(d):
+            out[i, j] = normal(keys[i], j)
+    return out
+
+
+@jit
+def _truncated_normals(keys, d, bound, out):
+    for i in range(len(keys)):
+        for j in range(d):
+            key = np.uint64(child(keys[i], j))
+            t = 0
+            if bound > 1.0:
+                x = normal(key, t)
+                while abs(x) > bound:
+                    t += 1
+                    x = normal(key, t)
+            else:  # propose flatly: nearly all of the bell would be thrown away
+                x = bound * (2.0 * uniform(key, 0) - 1.0)
+                while uniform(key, t + 1) >= math.exp(-0.5 * x * x):
+                    t += 2
+                    x = bound * (2.0 * uniform(key, t) - 1.0)
+            out[i, j] = x
+    return out
+
+
+@jit
+def _bits(keys, d, out):
+    for i in range(len(keys)):
+        for j in range(d):
+            if j % 64 == 0:
+                z = draw(keys[i], j // 64)
+            out[i, j] = z >> _63
+            z = z << np.uint64(1)
+    return out
+
+
+def root(seed: int, stream: int = 0) -> np.uint64:
+    """The key of a seed, an integer from 0 to 2**64 - 1, and a stream number."""
+    with np.errstate(over="ignore"):
+        return np.uint64(child(np.uint64(child(np.uint64(seed), 0)), stream))
+
+
+def children(key: np.uint64, start: int, n: int) -> NDArray[np.uint64]:
+    """The keys of the streams start, ..., start + n - 1 below `key`, (n,)."""
+    with np.errstate(over="ignore"):
+        return _children(key, start, n)
+
+
+def uniforms(keys: NDArray[np.uint64], d: int) -> NDArray[np.float64]:
+    """The first d numbers, uniform on [0, 1), of each stream, (len(keys), d)."""
+    with np.errstate(over="ignore"):
+        return _uniforms(keys, d)
+
+
+def normals(
+    keys: NDArray[np.uint64], d: int, dtype: type[np.floating[Any]] = np.float64
+) -> NDArray[Any]:
+    """The first d standard normal numbers of each stream, (len(keys), d)."""
+    with np.errstate(over="ignore"):
+        return _normals(keys, d, np.empty((len(keys), d), dtype))
+
+
+def truncated_normals(
+    keys: NDArray[np.uint64], d: int, bound: float, dtype: type[np.floating[Any]] = np.float64
+) -> NDArray[Any]:
+    """d standard normal numbers of each stream, given that none exceeds `bound` in size."""
+    with np.errstate(over="ignore"):
+        return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
+
+
+def bits(keys: NDArray[np.uint64], d: int, dtype: type[np.generic] = np.int8) -> NDArray[Any]:
+    """d fair bits of each stream, as 0 and 1, (len(keys), d)."""
+    with np.errstate(over="ignore"):
+        return _bits(keys, d, np.empty((len(keys), d), dtype))

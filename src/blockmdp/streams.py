@@ -1,0 +1,48 @@
+"""What a seed's streams of random numbers are used for. One number a use, so that no two uses share
+numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blockmdp import rng
+
+__all__ = ["agent", "estimator", "noise", "problem", "sampling", "world"]
+
+
+def problem(seed: int) -> np.uint64:
+    """Drawing a problem: a lock's combination, ..."""
+    return rng.root(seed, 0)
+
+
+def world(seed: int) -> np.uint64:
+    """Initial states, transitions and rewards: `child(world(seed), episode)`."""
+    return rng.root(seed, 1)
+
+
+def noise(seed: int, level: int, state: int) -> np.uint64:
+    """Observations: the n-th of a latent state at a level has the key `child(noise(seed, level,
+    state), n)`.
+    """
+    return _cell(rng.root(seed, 2), level, state)
+
+
+def agent(seed: int) -> np.uint64:
+    """A learner's own choices: `step(child(agent(seed), episode), h)`."""
+    return rng.root(seed, 3)
+
+
+def estimator(seed: int) -> np.uint64:
+    """Random states handed to unsupervised estimators."""
+    return rng.root(seed, 4)
+
+
+def sampling(seed: int, level: int, state: int) -> np.uint64:
+    """Observations drawn to look at or to measure with, outside of any episode."""
+    return _cell(rng.root(seed, 5), level, state)
+
+
+def _cell(key: np.uint64, level: int, state: int) -> np.uint64:
+    with np.errstate(over="ignore"):
+        return np.uint64(rng.child(np.uint64(rng.child(key, level)), state))

@@ -1,0 +1,536 @@
+"""BlockMDP: what it refuses, that it is a value, and its exact numbers against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from blockmdp import rng
+from blockmdp.emissions import OneHotBernoulli, PerLevel
+from blockmdp.kernels.simulate import first_state, next_state, pay
+from blockmdp.mdp import BlockMDP
+
+exact = settings(deadline=None, max_examples=60)
+
+
+# --- brute force -------------------------------------------------------------------------------------
+@st.composite
+def distributions(draw, *shape):
+    """Probabilities along the last axis; many are 0, some certain."""
+    rows, n = int(np.prod(shape[:-1], dtype=int)), shape[-1]
+    row = st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=n, max_size=n).filter(any)
+    weights = np.array([draw(row) for _ in range(rows)], float)
+    return (weights / weights.sum(axis=1, keepdims=True)).reshape(shape)
+
+
+@st.composite
+def problems(draw):
+    """Block MDPs so small that all their trajectories and policies can be listed."""
+    H, S, A = draw(
+        st.sampled_from(
+            [(1, 1, 1), (1, 1, 3), (1, 3, 1), (1, 3, 3), (2, 2, 2), (2, 2, 3), (2, 3, 2), (3, 2, 2)]
+        )
+    )
+    numbers = st.sampled_from([-1.5, 0.0, 0.25, 1.0, 3.0])
+    chances = st.sampled_from([0.0, 0.3, 0.5, 1.0])
+    size = H * S * A * S
+    rewards = draw(st.lists(numbers, min_size=size, max_size=size))
+    probability = draw(st.lists(chances, min_size=size, max_size=size))
+    return BlockMDP(
+        draw(distributions(S)),
+        draw(distributions(H, S, A, S)),
+        np.reshape(rewards, (H, S, A, S)),
+        np.reshape(probability, (H, S, A, S)),
+        emission=OneHotBernoulli(S, 1),
+    )
+
+
+def trajectories(m, pi, h=0, s=None):
+    """(probability, states from level h on, rewards expected) of each trajectory that pi can take."""
+    if s is None:
+        for first in range(m.n_states):
+            if m.initial[first] > 0:
+                for p, states, r in trajectories(m, pi, 0, first):
+                    yield m.initial[first] * p, states, r
+        return
+    if h == m.horizon:
+        yield 1.0, [s], 0.0
+        return
+    for a, t in itertools.product(range(m.n_actions), range(m.n_states)):
+        p = pi[h][s][a] * m.transitions[h, s, a, t]
+        if p > 0:
+            r = m.rewards[h, s, a, t] * m.reward_probability[h, s, a, t]
+            for q, states, later in trajectories(m, pi, h + 1, t):
+                yield p * q, [s, *states], r + later
+
+
+def brute_value(m, pi, h=0, s=None):
+    return sum(p * r for p, _, r in trajectories(m, pi, h, s))
+
+
+def brute_occupancy(m, pi):
+    mu = np.zeros((m.horizon + 1, m.n_states))
+    for p, states, _ in trajectories(m, pi):
+        mu[np.arange(m.horizon + 1), states] += p
+    return mu
+
+
+def deterministic_policies(m):
+    H, S, A = m.transitions.shape[:3]
+    for choice in itertools.product(range(A), repeat=H * S):
+        yield np.eye(A)[np.reshape(choice, (H, S))]
+
+
+def policy(m, data):
+    return data.draw(distributions(m.horizon, m.n_states, m.n_actions))
+
+
+def close(a, b):
+    return np.allclose(a, b, rtol=0, atol=1e-12)
+
+
+# --- exact numbers -----------------------------------------------------------------------------------
+@exact
+@given(problems())
+def test_optimal_value_is_the_best_over_all_deterministic_policies(m):
+    assert close(m.optimal_value(), max(brute_value(m, pi) for pi in deterministic_policies(m)))
+
+
+@settings(deadline=None, max_examples=25)
+@given(problems())
+def test_optimal_values_are_the_most_that_can_be_earned_from_each_state_on(m):
+    V = m.optimal_values()
+    assert V.shape == (m.horizon + 1, m.n_states)
+    assert np.all(V[-1] == 0)
+    best = np.full((m.horizon, m.n_states), -np.inf)
+    for pi in deterministic_policies(m):
+        for h, s in np.ndindex(best.shape):
+            best[h, s] = max(best[h, s], brute_value(m, pi, h, s))
+    assert close(V[:-1], best)
+
+
+@exact
+@given(problems())
+def test_the_optimal_policy_is_deterministic_and_attains_the_optimal_value(m):
+    pi = m.optimal_policy()
+    assert pi.shape == m.transitions.shape[:3]
+    assert set(np.unique(pi)) <= {0.0, 1.0}
+    assert np.all(pi.sum(axis=2) == 1)
+    assert close(brute_value(m, pi), m.optimal_value())
+    assert close(m.value(pi), m.optimal_value())
+
+
+@exact
+@given(problems(), st.data())
+def test_the_value_of_a_policy_is_its_sum_over_trajectories(m, data):
+    pi = policy(m, data)
+    assert close(m.value(pi), brute_value(m, pi))
+
+
+@exact
+@given(problems())
+def test_the_uniform_policy_takes_every_action_equally_often(m):
+    pi = np.full(m.transitions.shape[:3], 1 / m.n_actions)
+    assert np.array_equal(m.uniform_policy(), pi)
+    assert close(m.value(m.uniform_policy()), brute_value(m, pi))
+
+
+@exact
+@given(problems(), st.data())
+def test_the_occupancy_of_a_policy_is_its_sum_over_trajectories(m, data):
+    pi = policy(m, data)
+    assert close(m.occupancy(pi), brute_occupancy(m, pi))
+    assert close(m.occupancy(pi).sum(axis=1), 1)
+
+
+@exact
+@given(problems())
+def test_reachability_is_the_largest_occupancy_of_any_deterministic_policy(m):
+    best = np.max([brute_occupancy(m, pi) for pi in deterministic_policies(m)], axis=0)
+    assert close(m.reachability(), best)
+
+
+@exact
+@given(problems())
+def test_expected_rewards_are_the_means_over_next_states_and_payment(m):
+    for h, s, a in np.ndindex(m.transitions.shape[:3]):
+        mean = sum(
+            m.transitions[h, s, a, t] * m.rewards[h, s, a, t] * m.reward_probability[h, s, a, t]
+            for t in range(m.n_states)
+        )
+        assert close(m.expected_rewards[h, s, a], mean)
+
+
+def test_a_problem_of_one_step_one_state_and_one_action_has_its_reward_as_its_value():
+    m = BlockMDP([1], [[[[1]]]], 3.0, 0.25, emission=OneHotBernoulli(1, 0))
+    assert (m.horizon, m.n_states, m.n_actions) == (1, 1, 1)
+    assert m.optimal_value() == m.value([[[1]]]) == 0.75
+    assert m.optimal_values().tolist() == [[0.75], [0.0]]
+    assert m.optimal_policy().tolist() == [[[1.0]]]
+    assert m.reachability().tolist() == m.occupancy([[[1]]]).tolist() == [[1.0], [1.0]]
+
+
+def test_of_equally_good_actions_the_optimal_policy_takes_the_first():
+    P = np.ones((2, 1, 3, 1))
+    rewards = np.array([0.0, 1.0, 1.0]).reshape(1, 1, 3, 1)
+    m = BlockMDP([1.0], P, rewards, emission=OneHotBernoulli(1, 0))
+    assert m.optimal_policy().argmax(axis=2).tolist() == [[1], [1]]
+
+
+# --- rewards of smaller shapes -----------------------------------------------------------------------
+SHAPES = [(), (2,), (1,), (3, 1), (2, 1, 1), (2, 3, 2), (4, 1, 1, 1), (4, 2, 3, 2), (1, 1, 1, 2)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_rewards_and_their_probabilities_broadcast_against_the_transitions(shape):
+    r = np.random.default_rng(0)
+    P = r.dirichlet([1, 1], size=(4, 2, 3))
+    small = r.random(shape)
+    full = np.empty(P.shape)
+    full[...] = small
+    emission = OneHotBernoulli(2, 1)
+    for a, b in (
+        (
+            BlockMDP([1, 0], P, small, 0.5, emission=emission),
+            BlockMDP([1, 0], P, full, 0.5 * np.ones(P.shape), emission=emission),
+        ),
+        (
+            BlockMDP([1, 0], P, 2, small, emission=emission),
+            BlockMDP([1, 0], P, 2 * np.ones(P.shape), full, emission=emission),
+        ),
+    ):
+        assert a.rewards.shape == a.reward_probability.shape == P.shape
+        assert np.array_equal(a.rewards, b.rewards)
+        assert np.array_equal(a.reward_probability, b.reward_probability)
+        assert a.optimal_value() == b.optimal_value()
+
+
+def test_a_reward_for_each_state_is_paid_on_arriving_there():
+    to_one = np.zeros((1, 2, 1, 2))
+    to_one[..., 1] = 1
+    m = BlockMDP([1, 0], to_one, [5.0, 7.0], emission=OneHotBernoulli(2, 0))
+    assert m.optimal_value() == 7.0
+
+
+# --- a value -----------------------------------------------------------------------------------------
+def example_problem(**changes):
+    """H = 3, S = 2, A = 4."""
+    r = np.random.default_rng(1)
+    arguments = {
+        "initial": np.array([0.25, 0.75]),
+        "transitions": r.dirichlet([1, 1], size=(3, 2, 4)),
+        "rewards": r.random((3, 2, 4, 2)),
+        "reward_probability": r.random((3, 2, 4, 2)),
+        "emission": OneHotBernoulli(2, 3),
+    }
+    return BlockMDP(**{**arguments, **changes})
+
+
+FIELDS = ["initial", "transitions", "rewards", "reward_probability"]
+
+
+@pytest.mark.parametrize("field", [*FIELDS, "expected_rewards"])
+def test_arrays_cannot_be_written_to(field):
+    m = example_problem()
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(m, field)[...] = 0.5
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_fields_cannot_be_replaced(field):
+    with pytest.raises(FrozenInstanceError):
+        setattr(example_problem(), field, np.zeros(2))
+
+
+def test_arrays_given_are_copied_and_left_writable():
+    given_arrays = {field: getattr(example_problem(), field).copy() for field in FIELDS}
+    m = example_problem(**given_arrays)
+    before = m.optimal_value()
+    for field, array in given_arrays.items():
+        kept = getattr(m, field).copy()
+        array[...] = 0.125
+        assert np.array_equal(getattr(m, field), kept), field
+    assert m.optimal_value() == example_problem().optimal_value() == before
+
+
+def test_results_can_be_written_to_without_changing_the_problem():
+    m = example_problem()
+    before = m.optimal_value()
+    policy_before = m.optimal_policy()
+    for result in (m.optimal_values(), m.optimal_policy(), m.reachability(), m.uniform_policy()):
+        result[...] = 17
+    assert m.optimal_value() == before
+    assert np.array_equal(m.optimal_policy(), policy_before)
+
+
+def test_repr_names_the_problem_and_its_sizes():
+    text = repr(example_problem(name="Maze"))
+    for part in ("Maze", "horizon 3", "2 states", "4 actions", "OneHotBernoulli(2, 3"):
+        assert part in text
+
+
+# --- what is refused ---------------------------------------------------------------------------------
+def changed(field, index, value):
+    array = getattr(example_problem(), field).copy()
+    array[index] = value
+    return {field: array}
+
+
+BAD = {
+    "transitions of three axes": (
+        {"transitions": np.ones((2, 2, 2))},
+        r"transitions must have the shape \(H, S, A, S\).*\(2, 2, 2\)",
+    ),
+    "transitions to more states": (
+        {"transitions": np.full((3, 2, 4, 3), 1 / 3)},
+        r"transitions must have the shape \(H, S, A, S\).*\(3, 2, 4, 3\)",
+    ),
+    "no horizon": ({"transitions": np.ones((0, 2, 4, 2))}, r"transitions .*\(0, 2, 4, 2\)"),
+    "no states": ({"transitions": np.ones((3, 0, 4, 0))}, r"transitions .*\(3, 0, 4, 0\)"),
+    "no actions": ({"transitions": np.ones((3, 2, 0, 2))}, r"transitions .*\(3, 2, 0, 2\)"),
+    "ragged transitions": ({"transitions": [[1, 0], [1]]}, "transitions is not an array of num"),
+    "transitions in words": ({"transitions": "none"}, "transitions is not an array of numbers"),
+    "negative transition": (
+        changed("transitions", (1, 0, 2), [-0.5, 1.5]),
+        r"transitions\[1, 0, 2, 0\] is -0.5, not a probability",
+    ),
+    "transition not a number": (
+        changed("transitions", (2, 1, 3, 1), np.nan),
+        r"transitions\[2, 1, 3, 1\] is nan, not a probability",
+    ),
+    "transitions short of one": (
+        changed("transitions", (2, 0, 1), [0.5, 0.4]),
+        r"transitions\[2, 0, 1\] sums to 0.9, not to 1",
+    ),
+    "transitions just short of one": (
+        changed("transitions", (0, 0, 0), [0.5, 0.5 - 1e-6]),
+        r"transitions\[0, 0, 0\] sums to 0.999999, not to 1",
+    ),
+    "transitions over one": (
+        changed("transitions", (0, 1, 3), [1.0, 1.0]),
+        r"transitions\[0, 1, 3\] sums to 2, not to 1",
+    ),
+    "infinite transition": (
+        changed("transitions", (0, 1, 3), [np.inf, 0.0]),
+        r"transitions\[0, 1, 3(, 0)?\] .*inf",
+    ),
+    "initial of another length": (
+        {"initial": [0.5, 0.25, 0.25]},
+        r"initial must have the shape \(2,\).*\(3,\)",
+    ),
+    "initial of two axes": ({"initial": [[0.5, 0.5]]}, r"initial .*\(1, 2\)"),
+    "initial a number": ({"initial": 1.0}, r"initial .*\(\)"),
+    "initial in words": ({"initial": ["a", "b"]}, "initial is not an array of numbers"),
+    "negative initial": ({"initial": [1.25, -0.25]}, r"initial\[1\] is -0.25, not a probability"),
+    "initial not a number": ({"initial": [np.nan, 1]}, r"initial\[0\] is nan, not a probability"),
+    "initial short of one": ({"initial": [0.5, 0.25]}, r"initial sums to 0.75, not to 1"),
+    "reward not a number": (
+        changed("rewards", (2, 1, 0, 1), np.nan),
+        r"rewards\[2, 1, 0, 1\] is nan, not a finite number",
+    ),
+    "infinite reward": (
+        changed("rewards", (0, 0, 3, 0), -np.inf),
+        r"rewards\[0, 0, 3, 0\] is -inf, not a finite number",
+    ),
+    "rewards of another shape": (
+        {"rewards": np.zeros((3, 2))[:, :, None]},
+        r"rewards must have the shape \(H, S, A, S\) = \(3, 2, 4, 2\).*\(3, 2, 1\)",
+    ),
+    "rewards of too many axes": ({"rewards": np.zeros((1, 3, 2, 4, 2))}, r"rewards must have"),
+    "rewards in words": ({"rewards": "many"}, "rewards is not an array of numbers"),
+    "no rewards": ({"rewards": None}, "rewards"),
+    "reward probability over one": (
+        changed("reward_probability", (1, 1, 2, 0), 1.5),
+        r"reward_probability\[1, 1, 2, 0\] is 1.5, not in \[0, 1\]",
+    ),
+    "negative reward probability": (
+        {"reward_probability": -0.1},
+        r"reward_probability\[0, 0, 0, 0\] is -0.1, not in \[0, 1\]",
+    ),
+    "reward probability not a number": (
+        changed("reward_probability", (2, 0, 0, 1), np.nan),
+        r"reward_probability\[2, 0, 0, 1\] is nan, not in \[0, 1\]",
+    ),
+    "reward probability of another shape": (
+        {"reward_probability": [0.1, 0.2, 0.3]},
+        r"reward_probability must have the shape .*\(3, 2, 4, 2\).*\(3,\)",
+    ),
+    "no emission": ({"emission": None}, r"emission must be .*Emission, got None"),
+    "emission class": ({"emission": OneHotBernoulli}, r"emission must be .*Emission, got "),
+    "emission of other states": (
+        {"emission": OneHotBernoulli(3, 1)},
+        "emission shows 3 latent states, transitions have 2",
+    ),
+    "emission of other levels": (
+        {"emission": PerLevel([OneHotBernoulli(2, 1)] * 3)},
+        r"emission has laws for 3 levels, but horizon 3 makes 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input_is_refused_with_its_field_and_entry(bad):
+    changes, message = BAD[bad]
+    with pytest.raises(ValueError, match=message):
+        example_problem(**changes)
+
+
+def test_the_unchanged_example_is_accepted():
+    assert example_problem().n_actions == 4
+    levels = example_problem(emission=PerLevel([OneHotBernoulli(2, 1)] * 4))
+    assert levels.emission.n_levels == 4
+
+
+def test_rounding_in_the_sum_of_probabilities_is_accepted():
+    thirds = np.full((1, 3, 1, 3), 0.333333333)
+    m = BlockMDP([0.1 + 0.2, 0.3, 0.4], thirds, 0, emission=OneHotBernoulli(3, 0))
+    assert m.n_states == 3
+
+
+BAD_POLICIES = {
+    "other shape": (np.full((3, 2, 2), 0.5), r"pi must have the shape .*\(3, 2, 4\).*\(3, 2, 2\)"),
+    "one level only": (np.full((2, 4), 0.25), r"pi must have the shape .*\(3, 2, 4\).*\(2, 4\)"),
+    "negative": (np.full((3, 2, 4), -0.25), r"pi\[0, 0, 0\] is -0.25, not a probability"),
+    "short of one": (np.full((3, 2, 4), 0.2), r"pi\[0, 0\] sums to 0.8, not to 1"),
+    "not a number": (np.full((3, 2, 4), np.nan), r"pi\[0, 0, 0\] is nan, not a probability"),
+    "words": ("left", "pi is not an array of numbers"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_POLICIES)
+@pytest.mark.parametrize("method", ["value", "occupancy"])
+def test_bad_policies_are_refused_with_their_entry(method, bad):
+    pi, message = BAD_POLICIES[bad]
+    with pytest.raises(ValueError, match=message):
+        getattr(example_problem(), method)(pi)
+
+
+# --- the tables of the compiled loops ----------------------------------------------------------------
+BELOW_ONE = 1 - 2.0**-53
+
+
+def outcome(cumulative, u):
+    """What `next_state` does with one row."""
+    return int(np.sum(u >= cumulative[:-1]))
+
+
+def chain(row, H=1):
+    """A problem whose every row of probabilities is `row`."""
+    S = len(row)
+    P = np.broadcast_to(row, (H, S, 1, S))
+    return BlockMDP(row, P, 0.0, emission=OneHotBernoulli(S, 0))
+
+
+def rows(min_size=1, max_size=12):
+    weight = st.one_of(st.just(0.0), st.floats(1e-6, 1.0), st.sampled_from([0.1, 1 / 3, 0.7]))
+    weights = st.lists(weight, min_size=min_size, max_size=max_size).filter(any)
+    return weights.map(lambda w: np.array(w) / np.sum(w))
+
+
+TENTHS = np.full(10, 0.1)  # whose running sum ends below 1
+TENTHS_THEN_NOTHING = np.append(TENTHS, [0.0, 0.0])
+NOTHING_FIRST = np.append([0.0, 0.0], TENTHS)
+
+
+@exact
+@given(rows(), st.lists(st.floats(0, BELOW_ONE), max_size=5))
+@example(TENTHS, [])
+@example(TENTHS_THEN_NOTHING, [])
+@example(NOTHING_FIRST, [])
+@example(np.array([0.1] * 5 + [0.0] + [0.1] * 5 + [0.0]), [])
+@example(np.array([1.0, 0.0]), [])
+@example(np.array([0.0, 1.0]), [])
+def test_no_uniform_number_makes_an_impossible_outcome_happen(row, numbers):
+    m = chain(row)
+    for c in (m.dynamics.initial, m.dynamics.cumulative[0, 0, 0]):
+        edges = c[c < 1]
+        near = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1)])
+        for u in [0.0, 2.0**-53, BELOW_ONE, *near, *numbers]:
+            if 0 <= u < 1:
+                assert row[outcome(c, u)] > 0, (row, u)
+
+
+@exact
+@given(rows())
+@example(TENTHS_THEN_NOTHING)
+def test_every_outcome_takes_its_probability_of_the_unit_interval(row):
+    m = chain(row)
+    for c in (m.dynamics.initial, m.dynamics.cumulative[0, 0, 0]):
+        right = np.minimum(c, 1.0)
+        shares = np.diff(np.append(0.0, right))
+        assert close(shares, row)
+        for s in np.flatnonzero(row):
+            middle = right[s] - shares[s] / 2
+            assert outcome(c, middle) == s
+
+
+def episode_that_draws(u, i):
+    """The key of an episode whose i-th uniform number is u: SplitMix64 run backwards."""
+
+    def unshift(z, n):
+        x = z
+        for _ in range(64 // n):
+            x = z ^ (x >> n)
+        return x
+
+    z = int(u * 2**53) << 11
+    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
+    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
+    key = np.uint64((unshift(z, 30) - i * 0x9E3779B97F4A7C15) % 2**64)
+    assert rng.uniform(key, i) == u
+    return key
+
+
+@pytest.mark.parametrize(
+    ("row", "last"),
+    [(TENTHS, 9), (TENTHS_THEN_NOTHING, 9), ([1.0, 0.0], 0), ([0.3, 0.7, 0.0], 1), ([1.0], 0)],
+)
+def test_the_largest_uniform_number_leads_to_the_last_possible_state(row, last):
+    m = chain(np.array(row), H=3)
+    d = m.dynamics
+    assert first_state(d.initial, episode_that_draws(BELOW_ONE, 0)) == last
+    for h in range(3):
+        e = episode_that_draws(BELOW_ONE, 2 * h + 1)
+        assert next_state(d.cumulative, h, 0, 0, e) == last
+
+
+@pytest.mark.parametrize(("row", "first"), [(TENTHS, 0), (NOTHING_FIRST, 2), ([0.0, 1.0], 1)])
+def test_the_uniform_number_zero_leads_to_the_first_possible_state(row, first):
+    m = chain(np.array(row), H=2)
+    d = m.dynamics
+    assert first_state(d.initial, episode_that_draws(0.0, 0)) == first
+    for h in range(2):
+        assert next_state(d.cumulative, h, 0, 0, episode_that_draws(0.0, 2 * h + 1)) == first
+
+
+@pytest.mark.parametrize(
+    ("probability", "u", "paid"),
+    [(1.0, BELOW_ONE, 2.5), (0.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.5, 0.5 - 2.0**-53, 2.5)],
+)
+def test_a_reward_is_paid_when_the_uniform_number_is_below_its_probability(probability, u, paid):
+    P = np.ones((2, 1, 1, 1))
+    d = BlockMDP([1.0], P, 2.5, probability, emission=OneHotBernoulli(1, 0)).dynamics
+    for h in range(2):
+        e = episode_that_draws(u, 2 * h + 2)
+        assert pay(d.reward, d.probability, h, 0, 0, 0, e) == paid
+
+
+def test_states_and_rewards_come_as_often_as_the_tables_say():
+    m = example_problem()
+    d = m.dynamics
+    keys = rng.children(rng.root(8), 0, 20_000)
+    first = np.bincount([first_state(d.initial, e) for e in keys], minlength=2) / len(keys)
+    assert np.abs(first - m.initial).max() < 4 * 0.5 / np.sqrt(len(keys))
+    after = np.array([next_state(d.cumulative, 1, 0, 2, e) for e in keys])
+    paid = np.array([pay(d.reward, d.probability, 1, 0, 2, t, e) for t, e in zip(after, keys)])
+    assert abs(after.mean() - m.transitions[1, 0, 2, 1]) < 4 * 0.5 / np.sqrt(len(keys))
+    for t in (0, 1):
+        here = paid[after == t]
+        assert set(np.unique(here)) == {0.0, m.rewards[1, 0, 2, t]}
+        p = m.reward_probability[1, 0, 2, t]
+        assert abs((here > 0).mean() - p) < 4 * np.sqrt(p * (1 - p) / len(here))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -18,7 +19,7 @@ from blockmdp.mdp import BlockMDP
 exact = settings(deadline=None, max_examples=60)
 
 
-# --- brute force -------------------------------------------------------------------------------------
+# --- brute force ----------------------------------------------------------------------------------
 @st.composite
 def distributions(draw, *shape):
     """Probabilities along the last axis; many are 0, some certain."""
@@ -51,7 +52,7 @@ def problems(draw):
 
 
 def trajectories(m, pi, h=0, s=None):
-    """(probability, states from level h on, rewards expected) of each trajectory that pi can take."""
+    """(probability, states from level h on, mean reward) of each trajectory that pi can take."""
     if s is None:
         for first in range(m.n_states):
             if m.initial[first] > 0:
@@ -94,7 +95,7 @@ def close(a, b):
     return np.allclose(a, b, rtol=0, atol=1e-12)
 
 
-# --- exact numbers -----------------------------------------------------------------------------------
+# --- exact numbers --------------------------------------------------------------------------------
 @exact
 @given(problems())
 def test_optimal_value_is_the_best_over_all_deterministic_policies(m):
@@ -182,7 +183,7 @@ def test_of_equally_good_actions_the_optimal_policy_takes_the_first():
     assert m.optimal_policy().argmax(axis=2).tolist() == [[1], [1]]
 
 
-# --- rewards of smaller shapes -----------------------------------------------------------------------
+# --- rewards of smaller shapes --------------------------------------------------------------------
 SHAPES = [(), (2,), (1,), (3, 1), (2, 1, 1), (2, 3, 2), (4, 1, 1, 1), (4, 2, 3, 2), (1, 1, 1, 2)]
 
 
@@ -217,7 +218,7 @@ def test_a_reward_for_each_state_is_paid_on_arriving_there():
     assert m.optimal_value() == 7.0
 
 
-# --- a value -----------------------------------------------------------------------------------------
+# --- a value --------------------------------------------------------------------------------------
 def example_problem(**changes):
     """H = 3, S = 2, A = 4."""
     r = np.random.default_rng(1)
@@ -268,13 +269,26 @@ def test_results_can_be_written_to_without_changing_the_problem():
     assert np.array_equal(m.optimal_policy(), policy_before)
 
 
+def test_a_pickled_problem_is_the_same_and_still_read_only():
+    m = example_problem(name="Maze")
+    copy = pickle.loads(pickle.dumps(m))
+    assert copy.name == "Maze"
+    assert copy.optimal_value() == m.optimal_value()
+    for field in FIELDS:
+        assert np.array_equal(getattr(copy, field), getattr(m, field))
+        assert not getattr(copy, field).flags.writeable
+    for one, other in zip(copy.dynamics, m.dynamics):
+        # compiled loops are made for the one or the other, and those in the cache must fit
+        assert one.flags.writeable == other.flags.writeable
+
+
 def test_repr_names_the_problem_and_its_sizes():
     text = repr(example_problem(name="Maze"))
     for part in ("Maze", "horizon 3", "2 states", "4 actions", "OneHotBernoulli(2, 3"):
         assert part in text
 
 
-# --- what is refused ---------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def changed(field, index, value):
     array = getattr(example_problem(), field).copy()
     array[index] = value
@@ -410,7 +424,19 @@ def test_bad_policies_are_refused_with_their_entry(method, bad):
         getattr(example_problem(), method)(pi)
 
 
-# --- the tables of the compiled loops ----------------------------------------------------------------
+# --- observations to look at ----------------------------------------------------------------------
+def test_samples_are_of_the_state_asked_for_and_repeat_with_their_seed():
+    m = example_problem(emission=OneHotBernoulli(2, 40))
+    for level, state in itertools.product(range(4), range(2)):
+        x = m.sample(level, state, 25, seed=3)
+        assert x.shape == (25, 42)
+        assert np.array_equal(x[:, :2], np.tile(np.eye(2)[state], (25, 1)))
+        assert np.array_equal(x[:10], m.sample(level, state, 10, seed=3))
+    bits = [m.sample(h, s, 25, seed)[:, 2:] for h in range(4) for s in range(2) for seed in (3, 4)]
+    assert len({b.tobytes() for b in bits}) == 16
+
+
+# --- the tables of the compiled loops -------------------------------------------------------------
 BELOW_ONE = 1 - 2.0**-53
 
 

@@ -444,7 +444,8 @@ def test_the_uses_of_a_seed_share_no_key():
     for seed in range(40):
         keys += [streams.problem(seed), streams.world(seed)]
         keys += [streams.agent(seed), streams.estimator(seed)]
-        keys += [streams.noise(seed, h, s) for h in range(6) for s in range(3)]
+        for use in (streams.noise, streams.sampling):
+            keys += [use(seed, h, s) for h in range(6) for s in range(3)]
     keys += [c for k in keys[:200] for c in rng.children(k, 0, 50)]
     assert all(isinstance(k, np.uint64) for k in keys)
     assert len({int(k) for k in keys}) == len(keys)

@@ -139,12 +139,8 @@ class BlockMDP:
     @cached_property
     def dynamics(self) -> Dynamics:
         """The tables in the form that the compiled loops read."""
-        return Dynamics(
-            _cumulative(self.initial),
-            _cumulative(self.transitions),
-            np.ascontiguousarray(self.rewards),
-            np.ascontiguousarray(self.reward_probability),
-        )
+        tables = (_cumulative(self.transitions), self.rewards, self.reward_probability)
+        return Dynamics(_cumulative(self.initial), np.stack(tables, axis=-1))
 
     @cached_property
     def _optimum(self) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from blockmdp import rng
 
-__all__ = ["agent", "estimator", "noise", "problem", "sampling", "world"]
+__all__ = ["agent", "estimator", "noise", "noise_root", "problem", "sampling", "world"]
 
 
 def problem(seed: int) -> np.uint64:
@@ -25,7 +25,12 @@ def noise(seed: int, level: int, state: int) -> np.uint64:
     """Observations: the n-th of a latent state at a level has the key `child(noise(seed, level,
     state), n)`.
     """
-    return _cell(rng.root(seed, 2), level, state)
+    return _cell(noise_root(seed), level, state)
+
+
+def noise_root(seed: int) -> np.uint64:
+    """Above all keys of `noise`: `child(child(noise_root(seed), level), state)`."""
+    return rng.root(seed, 2)
 
 
 def agent(seed: int) -> np.uint64:

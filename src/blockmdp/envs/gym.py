@@ -112,9 +112,9 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
                 f"action {action!r} is none of the integers 0 to {self.mdp.n_actions - 1}"
             )
         a = int(action)
-        _, cumulative, reward, probability = self.mdp.dynamics
-        t = int(next_state(cumulative, h, s, a, self._episode_key))
-        r = float(pay(reward, probability, h, s, a, t, self._episode_key))
+        model, e = self.mdp.dynamics.model, self._episode_key
+        t = int(next_state(model, h, s, a, e))
+        r = float(pay(model, h, s, a, t, e))
         self._path.append(t)
         self._last = (a, r)
         x, info = self._arrive()
@@ -191,8 +191,8 @@ def _advance(
         else:
             h, s, a = copies.level[i], copies.path[i, copies.level[i]], actions[i]
             level = h + 1
-            state = next_state(dynamics.cumulative, h, s, a, e)
-            rewards[i] = pay(dynamics.reward, dynamics.probability, h, s, a, state, e)
+            state = next_state(dynamics.model, h, s, a, e)
+            rewards[i] = pay(dynamics.model, h, s, a, state, e)
         copies.level[i] = level
         copies.path[i, level] = state
         place = np.uint64(child(np.uint64(child(copies.noise[i], level)), state))
@@ -316,15 +316,16 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         )
 
     def _sow(self, i: int, seed: int | None) -> None:
-        """Start the world of a seed in copy i, before its first episode."""
+        """Start the world of a seed in copy i, before its first episode.
+
+        Without a seed it stays in the world it is in, if it is in one.
+        """
         if seed is None:
             if self._sown[i]:
                 return
             seed = _random_seed(self.np_random)
         self._copies.world[i] = streams.world(seed)
-        self._copies.noise[i] = rng.root(
-            seed, 2
-        )  # under which `streams.noise` lies, place by place
+        self._copies.noise[i] = streams.noise_root(seed)
         self._copies.episode[i] = -1
         self._copies.visits[i] = 0
         self._sown[i] = True
@@ -421,7 +422,7 @@ def register(id: str, problem: Callable[..., BlockMDP], **defaults: Any) -> None
     >>> from blockmdp.envs import lock_bernoulli
     >>> register("mine/ShortLock-v0", lock_bernoulli, horizon=3)
     >>> gymnasium.make("mine/ShortLock-v0").observation_space
-    MultiBinary((6,))
+    MultiBinary(6)
     """
     name = f"{problem.__module__}:{problem.__qualname__}"
     if not problem.__qualname__.isidentifier():
@@ -474,8 +475,10 @@ def mdp_of(env: gymnasium.Env[Any, Any]) -> BlockMDP | None:
     """The BlockMDP that an environment plays, or None where there is none to be seen.
 
     Looks through the wrappers of `gymnasium.make` that change nothing; under any other wrapper, or
-    in a subclass of `BlockMDPEnv`, the environment may behave otherwise than its BlockMDP says.
+    in a subclass of `BlockMDPEnv`, or where latent states are shown as observations, the
+    environment behaves otherwise than its BlockMDP says.
     """
     while type(env) in (PassiveEnvChecker, OrderEnforcing):
         env = env.env  # type: ignore[attr-defined]
-    return env.mdp if type(env) is BlockMDPEnv else None
+    plain = type(env) is BlockMDPEnv and env.observe == "observation"
+    return env.mdp if plain else None  # type: ignore[attr-defined]

@@ -20,14 +20,15 @@ __all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", 
 
 
 class Dynamics(NamedTuple):
-    """The latent tables of a Block MDP in the form the loops read. `cumulative` ends in 2 > any
-    uniform number.
+    """The latent tables of a Block MDP in the form the loops read.
+
+    `model[h, s, a, t]` holds the cumulative probability, the reward and the reward's probability of
+    the next state t, side by side, so that a step computes one address and touches one cache line.
+    Cumulative probabilities end in 2, more than any uniform number.
     """
 
     initial: NDArray[np.float64]  # (S,) cumulative
-    cumulative: NDArray[np.float64]  # (H, S, A, S)
-    reward: NDArray[np.float64]  # (H, S, A, S)
-    probability: NDArray[np.float64]  # (H, S, A, S)
+    model: NDArray[np.float64]  # (H, S, A, S, 3)
 
 
 class Tape(NamedTuple):
@@ -55,22 +56,20 @@ def first_state(initial, e):
 
 
 @inlined
-def next_state(cumulative, h, s, a, e):
-    """The latent state after action a; counting instead of searching keeps the processor's pipeline
-    full.
-    """
+def next_state(model, h, s, a, e):
+    """The latent state after action a; counting keeps the pipeline full, searching would not."""
     u = uniform(e, 2 * h + 1)
     t = 0
-    for i in range(cumulative.shape[3] - 1):
-        t += u >= cumulative[h, s, a, i]
+    for i in range(model.shape[3] - 1):
+        t += u >= model[h, s, a, i, 0]
     return t
 
 
 @inlined
-def pay(reward, probability, h, s, a, t, e):
+def pay(model, h, s, a, t, e):
     """The reward of a transition: its value with its probability, else nothing."""
-    r = reward[h, s, a, t]
-    if r != 0.0 and uniform(e, 2 * h + 2) >= probability[h, s, a, t]:
+    r = model[h, s, a, t, 1]
+    if r != 0.0 and uniform(e, 2 * h + 2) >= model[h, s, a, t, 2]:
         r = 0.0
     return r
 
@@ -116,13 +115,11 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
     returns : (episodes,), filled in place.
     """
     initial = dynamics.initial
-    cumulative = dynamics.cumulative
-    reward = dynamics.reward
-    probability = dynamics.probability
+    model = dynamics.model
     labels = tape.labels
     shift = tape.shift
     visits = tape.visits
-    H = len(cumulative)
+    H = len(model)
     latent = len(labels) == 0
     while k < len(returns):
         batch = len(returns) - k
@@ -138,8 +135,8 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
             total = 0.0
             for h in range(H):
                 a = act(tables, k, h, o, np.uint64(step(c, h)))
-                t = next_state(cumulative, h, s, a, e)
-                r = pay(reward, probability, h, s, a, t, e)
+                t = next_state(model, h, s, a, e)
+                r = pay(model, h, s, a, t, e)
                 o_next = t if latent else _see(labels, shift, visits, h + 1, t)
                 update(tables, h, o, a, r, o_next)
                 total += r

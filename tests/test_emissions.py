@@ -1,0 +1,359 @@
+"""Emissions: their shapes and laws, and that a row depends on its level, state and key alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.linalg import hadamard
+
+from blockmdp import rng
+from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
+from blockmdp.mdp import BlockMDP
+
+ALPHA = 1e-4
+
+
+def sample(emission, states, seed=0, level=0):
+    states = np.asarray(states, np.int64)
+    return emission.sample(level, states, rng.children(rng.root(seed), 0, len(states)))
+
+
+def all_states(emission, n):
+    """n rows, the states in turn."""
+    return np.arange(n) % emission.n_states
+
+
+def rotation(n, seed=0):
+    """A random orthogonal matrix, (n, n)."""
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))[0]
+
+
+class Shifted(Emission):
+    def __init__(self, n_states, dim=1):
+        self.n_states, self.dim = n_states, dim
+
+    def sample(self, level, states, keys):
+        return rng.normals(keys, self.dim) + states[:, None]
+
+
+class ColumnByColumn(Shifted):
+    """The same numbers, laid out in memory column by column, as `np.stack(columns).T` would."""
+
+    def sample(self, level, states, keys):
+        return np.asfortranarray(super().sample(level, states, keys))
+
+
+class Louder(Shifted):
+    """Another law at every level."""
+
+    stationary = False
+
+    def sample(self, level, states, keys):
+        return (level + 1) * rng.normals(keys, self.dim) + states[:, None]
+
+
+EMISSIONS = {
+    "Bernoulli": OneHotBernoulli(3, 20),
+    "Bernoulli, no bits": OneHotBernoulli(4, 0),
+    "Bernoulli, many bits": OneHotBernoulli(2, 150),
+    "Bernoulli, p = 0.3": OneHotBernoulli(3, 20, 0.3),
+    "Gaussian": OneHotGaussian(3, 5, 0.1),
+    "Gaussian, nothing extra": OneHotGaussian(3, 0, 0.1),
+    "Gaussian, no noise": OneHotGaussian(3, 5, 0.0),
+    "Gaussian, truncated at 2.5 sigma": OneHotGaussian(3, 5, 0.2, truncate=True),
+    "Gaussian, truncated at 0.5 sigma": OneHotGaussian(3, 5, 1.0, truncate=True),
+    "Linear, Hadamard of Bernoulli": Linear(OneHotBernoulli(3, 13), hadamard(16)),
+    "Linear, rotation of Bernoulli": Linear(OneHotBernoulli(3, 20), rotation(23)),
+    "Linear, rotation of Gaussian": Linear(OneHotGaussian(3, 20, 0.1), rotation(23)),
+    "Linear, to one dimension": Linear(OneHotGaussian(3, 5, 0.1), np.ones((1, 8))),
+    "Linear, to more dimensions": Linear(Shifted(3, 5), rotation(33)[:, :5]),
+    "Linear, transposed": Linear(Shifted(3, 9), rotation(9).T),
+    "Linear, column by column": Linear(ColumnByColumn(3, 9), rotation(9)),
+    "Linear of Linear": Linear(Linear(Shifted(3, 7), rotation(7, 1)), rotation(7, 2)),
+    "PerLevel": PerLevel([OneHotBernoulli(3, 5), OneHotGaussian(3, 5, 0.1), Louder(3, 8)]),
+    "Linear of PerLevel": Linear(
+        PerLevel([OneHotGaussian(3, 5, 0.1 * h) for h in range(3)]), rotation(8)
+    ),
+    "a user's": Shifted(3),
+}
+each_emission = pytest.mark.parametrize("name", EMISSIONS)
+
+
+# --- what all emissions have in common ------------------------------------------------------------
+@each_emission
+@pytest.mark.parametrize("n", [0, 1, 50])
+def test_samples_have_the_shape_and_type_the_emission_says(name, n):
+    emission = EMISSIONS[name]
+    for level in range(3):
+        x = sample(emission, all_states(emission, n), level=level)
+        assert x.shape == (n, emission.dim)
+        assert x.dtype == emission.dtype
+        assert np.isfinite(x).all()
+        assert np.all((x >= emission.low) & (x <= emission.high))
+
+
+@each_emission
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_a_row_depends_on_its_level_state_and_key_alone(name, data):
+    emission = EMISSIONS[name]
+    n = data.draw(st.integers(1, 40))
+    level = data.draw(st.integers(0, 2))
+    row = st.integers(0, emission.n_states - 1)
+    states = np.array(data.draw(st.lists(row, min_size=n, max_size=n)), np.int64)
+    keys = rng.children(np.uint64(data.draw(st.integers(0, 2**64 - 1))), 0, n)
+    whole = emission.sample(level, states, keys)
+    i = data.draw(st.integers(0, n - 1))
+    alone = emission.sample(level, states[i : i + 1], keys[i : i + 1])
+    assert alone.tobytes() == np.ascontiguousarray(whole[i : i + 1]).tobytes()
+    some = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=2 * n)), np.int64)
+    assert np.array_equal(emission.sample(level, states[some], keys[some]), whole[some])
+
+
+@each_emission
+def test_rows_of_a_large_batch_are_those_of_small_ones(name):
+    emission = EMISSIONS[name]
+    n = 9000  # past the buffers and blocks of numpy's loops
+    states = all_states(emission, n)
+    keys = rng.children(rng.root(3), 0, n)
+    whole = emission.sample(1, states, keys)
+    for size in (1, 2, 7, 64):
+        for start in (0, 4093, n - size):
+            rows = slice(start, start + size)
+            assert np.array_equal(emission.sample(1, states[rows], keys[rows]), whole[rows])
+
+
+@each_emission
+def test_a_stationary_emission_ignores_the_level_and_others_do_not(name):
+    emission = EMISSIONS[name]
+    states = all_states(emission, 30)
+    x, y = (sample(emission, states, level=level) for level in (1, 2))
+    assert np.array_equal(x, y) == emission.stationary
+
+
+@each_emission
+def test_a_repr_names_the_class(name):
+    assert type(EMISSIONS[name]).__name__ in repr(EMISSIONS[name])
+
+
+# --- OneHotBernoulli ------------------------------------------------------------------------------
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_bernoulli_is_the_one_hot_code_and_bits_that_are_one_with_probability_p(p):
+    emission = OneHotBernoulli(3, 70, p)
+    states = all_states(emission, 60_000)
+    x = sample(emission, states, seed=1)
+    assert emission.dim == x.shape[1] == 73
+    assert np.array_equal(x[:, :3], np.eye(3)[states])
+    bits = x[:, 3:].astype(float)
+    assert set(np.unique(bits)) <= {0.0, 1.0}
+    error = 4.8 * math.sqrt(p * (1 - p) / (len(x) / 3))
+    for s in range(3):
+        assert np.abs(bits[states == s].mean(axis=0) - p).max() <= error
+    if 0 < p < 1:
+        z = np.corrcoef(bits.T) * math.sqrt(len(x))
+        assert np.abs(z[np.triu_indices(70, 1)]).max() < 5.4
+
+
+def test_all_observations_of_a_few_bits_are_equally_likely():
+    x = sample(OneHotBernoulli(2, 6), np.zeros(64_000), seed=2)
+    counts = np.bincount(x[:, 2:] @ (1 << np.arange(6)), minlength=64)
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+def test_without_bits_a_bernoulli_observation_is_the_one_hot_code():
+    x = sample(OneHotBernoulli(4, 0), [3, 0, 1, 2, 2])
+    assert x.tolist() == np.eye(4, dtype=int)[[3, 0, 1, 2, 2]].tolist()
+
+
+def test_bernoulli_observations_are_finitely_many_bytes():
+    emission = OneHotBernoulli(3, 4)
+    assert (emission.finite, emission.low, emission.high) == (True, 0.0, 1.0)
+    assert np.dtype(emission.dtype) == np.int8
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, np.nan, np.inf])
+def test_a_probability_outside_the_unit_interval_is_refused(p):
+    with pytest.raises(ValueError, match=r"OneHotBernoulli: p must be in \[0, 1\]"):
+        OneHotBernoulli(3, 4, p)
+
+
+# --- OneHotGaussian -------------------------------------------------------------------------------
+@pytest.mark.parametrize("sigma", [0.1, 0.2, 3.0])
+def test_gaussian_is_the_one_hot_code_plus_normal_noise_on_every_coordinate(sigma):
+    emission = OneHotGaussian(3, 5, sigma)
+    states = all_states(emission, 60_000)
+    x = sample(emission, states, seed=4)
+    assert emission.dim == x.shape[1] == 8
+    assert x.dtype == np.float32
+    noise = (x.astype(float) - np.eye(3, 8)[states]) / sigma
+    for s in range(3):
+        for j in range(8):
+            assert stats.kstest(noise[states == s, j], "norm").pvalue > ALPHA
+    assert np.abs(noise.mean(axis=0)).max() * math.sqrt(len(x)) < 4.5
+    assert np.abs(noise.var(axis=0) - 1).max() * math.sqrt(len(x) / 2) < 4.5
+    z = np.corrcoef(noise.T) * math.sqrt(len(x))
+    assert np.abs(z[np.triu_indices(8, 1)]).max() < 4.8
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_without_noise_a_gaussian_observation_is_the_padded_one_hot_code(truncate):
+    x = sample(OneHotGaussian(3, 2, 0.0, truncate=truncate), [2, 0, 1])
+    assert np.array_equal(x, np.eye(3, 5)[[2, 0, 1]])
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0])
+def test_truncated_noise_leaves_every_observation_decodable(sigma):
+    emission = OneHotGaussian(3, 20, sigma, truncate=True)
+    states = all_states(emission, 100_000)
+    x = sample(emission, states, seed=5)
+    assert np.array_equal(x.argmax(axis=1), states)
+    assert np.array_equal(np.argwhere(x > 0.5), np.c_[np.arange(len(x)), states])
+    noise = x.astype(float) - np.eye(3, 23)[states]
+    assert 0.49 < np.abs(noise).max() < 0.5
+    law = stats.truncnorm(-0.499 / sigma, 0.499 / sigma, scale=sigma)
+    for j in range(6):
+        assert stats.kstest(noise[:, j], law.cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0])
+def test_noise_that_is_not_truncated_mixes_the_states_up(sigma):
+    emission = OneHotGaussian(3, 20, sigma)
+    states = all_states(emission, 100_000)
+    x = sample(emission, states, seed=5)
+    assert np.any(x[:, :3].argmax(axis=1) != states)
+
+
+def test_truncated_observations_say_how_far_they_reach():
+    cut, free = OneHotGaussian(3, 1, 1.0, truncate=True), OneHotGaussian(3, 1, 1.0)
+    assert (cut.low, cut.high) == (-0.5, 1.5)
+    assert (free.low, free.high) == (-np.inf, np.inf)
+    assert not cut.finite
+    assert not free.finite
+
+
+@pytest.mark.parametrize("sigma", [-0.1, np.nan, np.inf])
+def test_a_sigma_that_is_negative_or_not_finite_is_refused(sigma):
+    with pytest.raises(ValueError, match="OneHotGaussian: sigma must be finite and >= 0"):
+        OneHotGaussian(3, 4, sigma)
+
+
+# --- Linear ---------------------------------------------------------------------------------------
+def test_hadamard_of_bits_is_exact_and_can_be_undone():
+    under, matrix = OneHotBernoulli(3, 13), hadamard(16)
+    x, y = (sample(e, all_states(under, 500), seed=6) for e in (under, Linear(under, matrix)))
+    assert y.dtype == np.float64
+    assert np.array_equal(y, x.astype(int) @ matrix.T)
+    assert np.array_equal(y @ matrix / 16, x)
+
+
+def test_a_rotated_observation_is_the_matrix_times_the_one_underneath():
+    for under in (OneHotGaussian(3, 20, 0.1), OneHotBernoulli(3, 20), Shifted(3, 23)):
+        m = rotation(23)
+        x, y = (sample(e, all_states(under, 300), seed=7) for e in (under, Linear(under, m)))
+        expected = np.array([m @ row for row in x.astype(float)])
+        assert np.allclose(y, expected, rtol=0, atol=1e-6 if y.dtype == np.float32 else 1e-13)
+        assert not np.allclose(y, x, atol=0.1)
+
+
+def test_a_rotation_keeps_the_law_of_gaussian_noise():
+    m = rotation(8)
+    emission = Linear(OneHotGaussian(3, 5, 0.2), m)
+    states = all_states(emission, 30_000)
+    noise = (sample(emission, states, seed=8) - m.T[states]) / 0.2
+    for j in range(8):
+        assert stats.kstest(noise[:, j], "norm").pvalue > ALPHA
+
+
+def test_linear_has_the_traits_of_what_is_underneath():
+    bits = Linear(OneHotBernoulli(3, 1), np.ones((2, 4)))
+    reals = Linear(OneHotGaussian(3, 1, 0.1), np.ones((2, 4)))
+    levels = Linear(PerLevel([OneHotBernoulli(3, 1)] * 5), np.ones((2, 4)))
+    assert (bits.finite, bits.stationary, bits.n_levels, bits.dim) == (True, True, None, 2)
+    assert (reals.finite, reals.dtype) == (False, np.float32)
+    assert (levels.stationary, levels.n_levels, levels.n_states) == (False, 5, 3)
+
+
+def test_the_matrix_of_linear_is_copied_and_read_only():
+    matrix = np.eye(4)
+    emission = Linear(OneHotBernoulli(3, 1), matrix)
+    matrix[...] = 7
+    assert np.array_equal(emission.matrix, np.eye(4))
+    with pytest.raises(ValueError, match="read-only"):
+        emission.matrix[0, 0] = 7
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.eye(3), r"Linear: matrix must have the shape \(any, 4\).*\(3, 3\)"),
+        (np.ones(4), r"Linear: matrix must have the shape \(any, 4\).*\(4,\)"),
+        (np.array([[1, 2, 3, 4], [0, 0, np.nan, 0]]), r"Linear: matrix\[1, 2\] is not finite"),
+        (np.array([[np.inf, 2, 3, 4]]), r"Linear: matrix\[0, 0\] is not finite"),
+    ],
+)
+def test_a_matrix_that_does_not_fit_is_refused(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        Linear(OneHotBernoulli(3, 1), matrix)
+
+
+# --- PerLevel -------------------------------------------------------------------------------------
+def test_each_level_is_seen_through_its_own_emission():
+    parts = [OneHotBernoulli(3, 5, 0.2), OneHotGaussian(3, 5, 0.1), OneHotBernoulli(3, 5)]
+    emission = PerLevel(parts)
+    states = all_states(emission, 40)
+    for level, part in enumerate(parts):
+        x = sample(emission, states, level=level)
+        assert np.array_equal(x, sample(part, states, level=level))
+        assert x.dtype == np.float32
+
+
+def test_each_part_of_perlevel_is_told_the_level():
+    emission = PerLevel([Louder(2, 4)] * 3)
+    for level in range(3):
+        x = sample(emission, [0, 1], level=level)
+        assert np.array_equal(x, sample(Louder(2, 4), [0, 1], level=level))
+
+
+def test_perlevel_has_the_traits_of_all_its_parts():
+    bits, cut = OneHotBernoulli(3, 5), OneHotGaussian(3, 5, 0.1, truncate=True)
+    only_bits, mixed = PerLevel([bits, bits]), PerLevel([bits, cut, bits])
+    assert (only_bits.finite, only_bits.n_levels, only_bits.dtype) == (True, 2, np.int8)
+    assert (mixed.finite, mixed.n_levels, mixed.dtype) == (False, 3, np.float32)
+    assert (mixed.low, mixed.high, mixed.stationary) == (-0.5, 1.5, False)
+    assert (mixed.n_states, mixed.dim) == (3, 8)
+
+
+def test_perlevel_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="PerLevel: needs at least one emission"):
+        PerLevel([])
+
+
+@pytest.mark.parametrize("odd", [OneHotBernoulli(2, 5), OneHotBernoulli(3, 6)])
+def test_parts_of_perlevel_that_differ_in_size_are_refused_by_number(odd):
+    good = OneHotBernoulli(3, 5)
+    with pytest.raises(ValueError, match=r"PerLevel: emissions\[2\] shows . states in . dim"):
+        PerLevel([good, good, odd, good])
+
+
+# --- a user's own ---------------------------------------------------------------------------------
+def test_an_emission_of_six_lines_works_in_a_block_mdp():
+    m = BlockMDP([0.5, 0.5], np.full((2, 2, 3, 2), 0.5), [0.0, 1.0], emission=Shifted(2))
+    assert m.optimal_value() == 1.0
+    x = sample(m.emission, [0] * 20_000 + [1] * 20_000, seed=9)[:, 0]
+    assert stats.kstest(x[:20_000], "norm").pvalue > ALPHA
+    assert stats.kstest(x[20_000:] - 1, "norm").pvalue > ALPHA
+    assert (m.emission.finite, m.emission.stationary, m.emission.n_levels) == (False, True, None)
+    assert "Shifted" in repr(m)
+
+
+def test_an_emission_without_sample_cannot_be_made():
+    class Nothing(Emission):
+        n_states, dim = 2, 1
+
+    with pytest.raises(TypeError, match="sample"):
+        Nothing()

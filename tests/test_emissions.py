@@ -159,6 +159,13 @@ def test_bernoulli_is_the_one_hot_code_and_bits_that_are_one_with_probability_p(
         assert np.abs(z[np.triu_indices(70, 1)]).max() < 5.4
 
 
+def test_a_probability_of_zero_or_one_has_no_exception():
+    keys = np.array([0], np.uint64)
+    assert rng.uniforms(keys, 1)[0, 0] == 0.0  # the one uniform number that is not above 0
+    assert OneHotBernoulli(1, 1, 0.0).sample(0, np.array([0]), keys).tolist() == [[1, 0]]
+    assert OneHotBernoulli(1, 1, 1.0).sample(0, np.array([0]), keys).tolist() == [[1, 1]]
+
+
 def test_all_observations_of_a_few_bits_are_equally_likely():
     x = sample(OneHotBernoulli(2, 6), np.zeros(64_000), seed=2)
     counts = np.bincount(x[:, 2:] @ (1 << np.arange(6)), minlength=64)

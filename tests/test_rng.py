@@ -6,6 +6,8 @@ about one choice of seeds in 10^4; with these seeds none fails, ever.
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import os
 import subprocess
@@ -88,24 +90,30 @@ def normal_histogram(key, n, d, per_unit, half):
     return out
 
 
-def unmix(z: int) -> int:
-    """The inverse of SplitMix64's scrambling, for keys with a wished-for first draw."""
+def unmix(z: np.ndarray) -> np.ndarray:
+    """The inverse of SplitMix64's scrambling: unmix(mix(z)) = z."""
 
-    def unshift(z: int, n: int) -> int:
+    def unshift(z, n):
         x = z
         for _ in range(64 // n):
-            x = z ^ (x >> n)
+            x = z ^ (x >> np.uint64(n))
         return x
 
-    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
-    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
+    z = unshift(z, 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    z = unshift(z, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
     return unshift(z, 30)
 
 
+def keys_that_draw(z) -> np.ndarray:
+    """Keys whose first draws are z."""
+    z = np.array(z, np.uint64)
+    keys = unmix(z)
+    assert np.array_equal(draws(keys, 0, 1)[:, 0], z)
+    return keys
+
+
 def key_that_draws(z: int) -> np.uint64:
-    key = np.uint64(unmix(z))
-    assert int(rng.draw(key, 0)) == z
-    return key
+    return keys_that_draw([z])[0]
 
 
 def keys_of(seed: int, n: int) -> np.ndarray:
@@ -131,7 +139,8 @@ def test_draws_are_the_published_outputs_of_splitmix64(key, outputs):
 @exact
 @given(st.integers(0, 2**64 - 1))
 def test_scrambling_is_one_to_one(z):
-    assert int(rng.mix(np.uint64(unmix(z)))) == z
+    assert int(rng.mix(key_that_draws(z))) == z
+    assert int(unmix(np.array([rng.mix(np.uint64(z))], np.uint64))[0]) == z
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -250,6 +259,18 @@ def test_the_two_signs_are_equally_likely_at_every_distance(histogram):
     assert stats.chi2.sf((z**2).sum(), len(z)) > ALPHA
 
 
+@pytest.mark.parametrize("sign", [0, 1])
+def test_draws_in_the_tail_of_the_ziggurat_have_the_law_of_the_normal_tail(sign):
+    inside = np.uint64(rng._INSIDE[0])
+    u = rng.uniforms(np.array([rng.root(5, sign)]), 500_000)[0]
+    m = inside + (u * float(2**52 - int(inside))).astype(np.uint64)
+    keys = keys_that_draw(m << np.uint64(12) | np.uint64(sign << 8))  # of layer 0, the lowest
+    x = rng.normals(keys, 1)[:, 0] * (-1 if sign else 1)
+    assert x.min() >= rng._R
+    beyond = np.exp(stats.norm.logsf(x) - stats.norm.logsf(rng._R))
+    assert stats.kstest(beyond, "uniform").pvalue > ALPHA
+
+
 def test_the_layers_of_the_ziggurat_have_equal_areas():
     x, f = rng._X, rng._F
     assert np.all(np.diff(x) < 0)
@@ -270,7 +291,10 @@ def test_normals_do_not_repeat(seed):
 def test_truncated_normals_have_the_truncated_law(bound):
     x = rng.truncated_normals(keys_of(21, 40_000), 5, bound)
     assert np.abs(x).max() <= bound
-    assert stats.kstest(x.ravel(), stats.truncnorm(-bound, bound).cdf).pvalue > ALPHA
+    law = stats.truncnorm(-bound, bound)
+    assert stats.kstest(x.ravel(), law.cdf).pvalue > ALPHA
+    error = math.sqrt((law.moment(4) - law.moment(2) ** 2) / x.size)
+    assert abs(np.mean(x**2) - law.moment(2)) < 4 * error
     assert np.abs(x).max() > 0.97 * min(bound, 4.0)  # and comes near it
 
 
@@ -433,19 +457,20 @@ def test_neighbouring_rows_and_columns_are_uncorrelated(function):
     assert np.abs(z[upper][~own_square]).max() < 5
 
 
-def test_the_draws_of_all_steps_of_an_episode_are_of_distinct_counters():
-    h, i = np.meshgrid(np.arange(2000, dtype=np.uint64), np.arange(100, dtype=np.uint64))
-    counters = h * rng._STEP + i * rng._GOLDEN
-    assert np.unique(counters).size == counters.size
+def test_no_two_draws_of_the_steps_of_an_episode_are_the_same():
+    episode = keys_of(7, 1)
+    z = draws(np.concatenate([steps(episode, h) for h in range(2000)]), 0, 100)
+    assert np.unique(z).size == z.size
 
 
 def test_the_uses_of_a_seed_share_no_key():
     keys = []
-    for seed in range(40):
-        keys += [streams.problem(seed), streams.world(seed)]
-        keys += [streams.agent(seed), streams.estimator(seed)]
-        for use in (streams.noise, streams.sampling):
-            keys += [use(seed, h, s) for h in range(6) for s in range(3)]
+    for seed, name in itertools.product(range(40), streams.__all__):
+        use = getattr(streams, name)
+        if len(inspect.signature(use).parameters) == 1:
+            keys += [use(seed)]
+        else:
+            keys += [use(seed, level, state) for level in range(6) for state in range(3)]
     keys += [c for k in keys[:200] for c in rng.children(k, 0, 50)]
     assert all(isinstance(k, np.uint64) for k in keys)
     assert len({int(k) for k in keys}) == len(keys)
@@ -575,7 +600,7 @@ def ziggurat_edges() -> np.ndarray:
         inside = int(rng._INSIDE[layer])
         for m in {0, max(inside - 1, 0), inside, (inside + 2**52) // 2, 2**52 - 1}:
             z += [m << 12 | sign << 8 | layer for sign in (0, 1)]
-    return np.array([key_that_draws(x) for x in z])
+    return keys_that_draw(z)
 
 
 def tail_keys(n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
+from blockmdp.decoder import decode_mixture
 from blockmdp.emissions import Emission
 from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.kernels.jit import interpreted
+from blockmdp.kernels.rollout import advance, choose, choose_one, number_visits, start
 from blockmdp.kernels.simulate import Tape, learn
 from blockmdp.kernels.tapes import fill_keys, splice
 from blockmdp.learners.base import Learner
@@ -32,8 +35,11 @@ __all__ = [
     "Engine",
     "GymSimulator",
     "Learning",
+    "Observations",
+    "Policy",
     "Problem",
     "Simulator",
+    "Trajectories",
     "simulate",
 ]
 
@@ -55,6 +61,62 @@ class Learning:
     k: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """pi o f: what to do where the sight f shows a label. pi: (H, labels, A) probabilities."""
+
+    pi: NDArray[np.float64]
+    f: Sight
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Observations x (n, ...) and the level (n,) at which each was made, in no particular order."""
+
+    levels: NDArray[np.int64]
+    x: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def __add__(self, other: Observations) -> Observations:
+        return Observations(
+            np.concatenate([self.levels, other.levels]), np.concatenate([self.x, other.x])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """n trajectories, padded to H steps where an episode ended early.
+
+    Attributes
+    ----------
+    x : (n, H + 1, ...) observations; empty where none were asked for.
+    actions : (n, H)
+    rewards : (n, H)
+    lengths : (n,) steps taken.
+    """
+
+    x: NDArray[Any]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """The return of each, (n,)."""
+        return np.asarray(self.rewards.sum(axis=1), np.float64)
+
+    @property
+    def observations(self) -> Observations:
+        """All observations, with their levels."""
+        made = np.arange(self.x.shape[1]) <= self.lengths[:, None]
+        return Observations(np.nonzero(made)[1], self.x[made])
+
+
 class Simulator(ABC):
     """Draws trajectories from a problem and counts them by kind.
 
@@ -73,6 +135,8 @@ class Simulator(ABC):
         self.seed = _check_seed(seed)
         self.ledger: Counter[str] = Counter()
         self._agent_key = streams.agent(seed)
+        self._policy_key = streams.policy(seed)
+        self._mixture_key = streams.mixture(seed)
 
     @property
     def episodes(self) -> int:
@@ -86,8 +150,26 @@ class Simulator(ABC):
         return Learning(learner, tables, np.zeros(episodes), S)
 
     @abstractmethod
-    def learn(self, run: Learning, sight: Sight | None, n: int | None = None) -> None:
-        """Let a learner have n more episodes (None: all that remain) with what `sight` shows."""
+    def learn(
+        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+    ) -> Observations | None:
+        """Let a learner have n more episodes (None: all that remain) with what `sight` shows.
+
+        Where `record`, the observations that it met are returned.
+        """
+
+    @abstractmethod
+    def rollout(
+        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+    ) -> Trajectories:
+        """n trajectories, each by one of the policies, drawn uniformly; counted as `kind`."""
+
+    def _mixture(self, policies: Sequence[Policy], n: int) -> NDArray[np.int64]:
+        """Which policy each of the next n trajectories follows, (n,)."""
+        if len(policies) == 1:
+            return np.zeros(n, np.int64)
+        keys = rng.children(self._mixture_key, self.episodes, n)
+        return (rng.uniforms(keys, 1)[:, 0] * len(policies)).astype(np.int64)
 
     def _make_room(self, run: Learning, labels: int) -> None:
         if labels > run.n_labels:
@@ -111,9 +193,12 @@ class BlockSimulator(Simulator):
         self._world_key = streams.world(seed)
         self._tapes = _Tapes(mdp, seed)
 
-    def learn(self, run: Learning, sight: Sight | None, n: int | None = None) -> None:
+    def learn(
+        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+    ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         loop = self._loop(run.learner)
+        visits = self._tapes.visits.copy()
         while run.k < stop:
             tape = _SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
             if sight is not None:
@@ -131,6 +216,32 @@ class BlockSimulator(Simulator):
                 )
             self.ledger["learn"] += k - run.k
             run.k = k
+        return self._tapes.shown(visits, self._tapes.visits - visits) if record else None
+
+    def rollout(
+        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+    ) -> Trajectories:
+        mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
+        which = self._mixture(policies, n)
+        e = rng.children(self._world_key, self.episodes, n)
+        c = rng.children(self._policy_key, self.episodes, n)
+        x = np.empty((n, H + 1 if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
+        actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
+        with np.errstate(over="ignore"):
+            s = start(mdp.dynamics.initial, e)
+            for h in range(H + 1):
+                xh = self._tapes.show(h, s)
+                if keep_x:
+                    x[:, h] = xh
+                if h < H:
+                    labels = decode_mixture([p.f for p in policies], which, h, xh)
+                    a = choose(
+                        _stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h
+                    )
+                    actions[:, h] = a
+                    s, rewards[:, h] = advance(model, h, s, a, e)
+        self.ledger[kind] += n
+        return Trajectories(x, actions, rewards, np.full(n, H))
 
     def _loop(self, learner: Learner) -> Any:
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
@@ -190,26 +301,31 @@ class _Tapes:
         self._then = (self.visits.copy(), past)
         return Tape(self._labels, self._shift, self._limit, self.visits)
 
+    def show(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+        """What the next n trajectories see of their states (n,) at a level, (n, dim)."""
+        keys = number_visits(
+            self._cell_keys.reshape(self.visits.shape)[level], self.visits[level], states
+        )
+        # what the tape holds for these visits is skipped
+        self._limit = np.maximum(self._limit, self.visits)
+        return self.mdp.emission.sample(level, states, keys)
+
+    def shown(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
+        """What visits starts, ..., starts + counts - 1 to each (level, latent state) showed."""
+        level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
+        with np.errstate(over="ignore"):
+            keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
+        return Observations(level, observe(self.mdp.emission, level, state, keys))
+
     def _fill(self, sight: Sight, left: NDArray[np.int64], new: NDArray[np.int64]) -> None:
-        labels = self._decode(sight, self.visits + left, new)
+        ahead = self.shown(self.visits + left, new)
+        labels = np.asarray(sight.decode(ahead.levels, ahead.x), np.int32)
         first = (self._shift + self.visits).ravel()
         self._labels = splice(self._labels, first, left.ravel(), labels, new.ravel())
         held = left + new
         start = np.cumsum(held.ravel()) - held.ravel()
         self._limit = self.visits + held
         self._shift = start.reshape(held.shape) - self.visits
-
-    def _decode(
-        self, sight: Sight, starts: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """Labels of the observations of visits starts, ..., starts + counts - 1 to each (level,
-        latent state).
-        """
-        emission = self.mdp.emission
-        with np.errstate(over="ignore"):
-            keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
-        level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
-        return np.asarray(sight.decode(level, observe(emission, level, state, keys)), np.int32)
 
 
 def observe(
@@ -245,34 +361,74 @@ class GymSimulator(Simulator):
         self._first_action = int(env.action_space.start)
         self._fresh = True
 
-    def learn(self, run: Learning, sight: Sight | None, n: int | None = None) -> None:
+    def learn(
+        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+    ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
-        learner = run.learner
+        learner, seen = run.learner, _Seen()
         while run.k < stop:
             with np.errstate(over="ignore"):
                 choices = np.uint64(rng.child(self._agent_key, run.k))
-            s = self._label(run, sight, 0, *self._reset())
+            x, info = self._reset()
+            s = self._label(run, sight, 0, x, info)
             total, h, done = 0.0, 0, False
             while not done:
-                if h == self.horizon:
-                    raise ValueError(
-                        f"an episode of {self.env} did not end after {h} steps: give fit a larger "
-                        "horizon, or wrap the "
-                        "environment in gymnasium.wrappers.TimeLimit"
-                    )
+                if record:
+                    seen.add(h, x)
                 with np.errstate(over="ignore"):
                     a = int(learner.act(run.tables, run.k, h, s, np.uint64(rng.step(choices, h))))
-                x, r, terminated, truncated, info = self.env.step(a + self._first_action)
-                done = terminated or truncated
-                early = terminated and h + 1 < self.horizon
+                x, r, done, early, info = self._step(h, a)
                 s_next = -1 if early else self._label(run, sight, h + 1, x, info)
-                learner.update(run.tables, h, s, a, float(r), s_next)
-                total += float(r)
+                learner.update(run.tables, h, s, a, r, s_next)
+                total += r
                 s, h = s_next, h + 1
+            if record:
+                seen.add(h, x)
             learner.plan(run.tables, run.k)
             run.returns[run.k] = total
             run.k += 1
             self.ledger["learn"] += 1
+        return seen.observations() if record else None
+
+    def rollout(
+        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+    ) -> Trajectories:
+        H = self.horizon
+        which = self._mixture(policies, n)
+        c = rng.children(self._policy_key, self.episodes, n)
+        first = self.episodes
+        x: list[list[Any]] = []
+        actions, rewards = np.zeros((n, H), np.int64), np.zeros((n, H))
+        lengths = np.zeros(n, np.int64)
+        for i in range(n):
+            policy = policies[which[i]]
+            xh, _ = self._reset()
+            rows, h, done = [xh], 0, False
+            while not done:
+                label = int(policy.f.decode(np.array([h]), np.asarray(xh)[None])[0])
+                with np.errstate(over="ignore"):
+                    pi = _padded(policy.pi[h], label + 1)
+                    actions[i, h] = choose_one(pi, label, c[i], h)
+                xh, rewards[i, h], done, _, _ = self._step(h, int(actions[i, h]))
+                rows.append(xh)
+                h += 1
+            lengths[i] = h
+            if keep_x:
+                x.append(rows + [np.zeros_like(rows[0])] * (H - h))
+            self.ledger[kind] += 1
+        assert self.episodes == first + n
+        return Trajectories(np.array(x) if keep_x else np.empty((n, 0)), actions, rewards, lengths)
+
+    def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Observation, reward, whether the episode is over, whether early, info."""
+        if h == self.horizon:
+            raise ValueError(
+                f"an episode of {self.env} did not end after {h} steps: give fit a larger horizon, "
+                "or wrap the environment in gymnasium.wrappers.TimeLimit"
+            )
+        x, r, terminated, truncated, info = self.env.step(a + self._first_action)
+        early = bool(terminated) and h + 1 < self.horizon
+        return x, float(r), bool(terminated or truncated), early, info
 
     def _reset(self) -> tuple[Any, dict[str, Any]]:
         seed = self.seed if self._fresh else None
@@ -294,6 +450,33 @@ class GymSimulator(Simulator):
             label = int(sight.decode(np.array([level]), np.asarray(x)[None])[0])
             self._make_room(run, sight.n_labels)
         return label
+
+
+class _Seen:
+    """Collects observations one by one."""
+
+    def __init__(self) -> None:
+        self.levels: list[int] = []
+        self.x: list[Any] = []
+
+    def add(self, level: int, x: Any) -> None:
+        self.levels.append(level)
+        self.x.append(x)
+
+    def observations(self) -> Observations:
+        return Observations(np.array(self.levels, np.int64), np.array(self.x))
+
+
+def _stack(policies: Sequence[Policy], h: int, labels: int) -> NDArray[np.float64]:
+    """The policies' probabilities at level h, (P, L, A), with room for so many labels."""
+    L = max(labels, *(p.pi.shape[1] for p in policies)) if policies else labels
+    return np.stack([_padded(p.pi[h], L) for p in policies])
+
+
+def _padded(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:
+    """pi (L, A) with room for so many labels, of which the new ones act at random."""
+    new = labels - len(pi)
+    return np.pad(pi, ((0, new), (0, 0)), constant_values=1 / pi.shape[1]) if new > 0 else pi
 
 
 def simulate(

@@ -8,7 +8,17 @@ import numpy as np
 
 from blockmdp import rng
 
-__all__ = ["agent", "estimator", "noise", "noise_root", "problem", "sampling", "world"]
+__all__ = [
+    "agent",
+    "estimator",
+    "mixture",
+    "noise",
+    "noise_root",
+    "policy",
+    "problem",
+    "sampling",
+    "world",
+]
 
 
 def problem(seed: int) -> np.uint64:
@@ -41,6 +51,16 @@ def agent(seed: int) -> np.uint64:
 def estimator(seed: int) -> np.uint64:
     """Random states handed to unsupervised estimators."""
     return rng.root(seed, 4)
+
+
+def policy(seed: int) -> np.uint64:
+    """Choices of a policy that is followed, not learnt: `step(child(policy(seed), episode), h)`."""
+    return rng.root(seed, 6)
+
+
+def mixture(seed: int) -> np.uint64:
+    """Which policy of several an episode follows: `child(mixture(seed), episode)`."""
+    return rng.root(seed, 7)
 
 
 def sampling(seed: int, level: int, state: int) -> np.uint64:

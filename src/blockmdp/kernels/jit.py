@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-__all__ = ["inlined", "interpreted", "is_compiled", "jit", "template"]
+__all__ = ["inlined", "inlined_for_users", "interpreted", "is_compiled", "jit", "template"]
 
 
 def _package_digest() -> str:
@@ -31,8 +31,12 @@ def _package_digest() -> str:
 _STAMP = _package_digest()
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def _compile(
+    function: Callable[..., Any], *, cache: bool = True, **options: Any
+) -> Callable[..., Any]:
     compiled = numba.njit(error_model="numpy", **options)(function)
+    if not cache:
+        return compiled
     try:
         compiled.enable_caching()
         compiled._cache._cache_file._source_stamp = _STAMP
@@ -65,7 +69,16 @@ def template(function: Callable[..., Any]) -> Callable[..., Any]:
     The copying is numba's, since a loop that hands functions on as values cannot be kept in the
     cache.
     """
-    return _compile(function, inline="always")
+    return _compile(function, cache=False, inline="always")
+
+
+def inlined_for_users(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `inlined`, for functions that are given a user's tables.
+
+    Not cached: an index that names a type of the user's own cannot be read where that type's module
+    is not to be found.
+    """
+    return _compile(function, cache=False, forceinline=True)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, template
+from blockmdp.kernels.jit import inlined, inlined_for_users, template
 from blockmdp.rng import child, step, uniform
 
 __all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", "pay"]
@@ -74,7 +74,7 @@ def pay(model, h, s, a, t, e):
     return r
 
 
-@inlined
+@inlined_for_users
 def no_plan(tables, k):
     """For learners that have nothing to do between episodes."""
 

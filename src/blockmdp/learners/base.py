@@ -85,6 +85,10 @@ class Learner:
         best = q == q.max(axis=2, keepdims=True)
         return np.asarray(best / best.sum(axis=2, keepdims=True), np.float64)
 
+    def behaviour(self, tables: Any, k: int) -> NDArray[np.float64]:
+        """The law of `act` in episode k, (H, S, A): `policy`, unless the learner explores."""
+        return self.policy(tables)
+
     def grow(self, tables: Any, H: int, S: int, A: int, episodes: int) -> Any:
         """The same tables with room for S labels."""
         grown = self.tables(H, S, A, episodes)

@@ -81,6 +81,10 @@ class QLearning(Learner):
             float(self.final_epsilon),
         )
 
+    def behaviour(self, tables: Tables, k: int) -> NDArray[np.float64]:
+        epsilon = max(tables.final, 1.0 - tables.decay * k)
+        return (1 - epsilon) * self.policy(tables) + epsilon / tables.q.shape[2]
+
     act = staticmethod(act)
     update = staticmethod(update)
     compiled_loop = staticmethod(loop)

@@ -1,0 +1,247 @@
+"""`make bench`: what an environment step costs, in the naive loop and in blockmdp, side by side.
+
+Everything runs in one process on one thread. A row of the table is measured by turns, naive and
+blockmdp, several times over, so that a machine that slows down slows both; each one's best time
+counts. Learning is part of a step. The naive loop gets fewer episodes than blockmdp, which is in
+its favour: its steps grow slower as observations pile up in its dictionary. Code is compiled
+before the clock starts; what compiling takes is measured apart, in a fresh process with an empty
+cache.
+
+`python -m benchmarks --quick` takes a fast look. To measure more, add to `rows`.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is imported
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
+
+import argparse
+import functools
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from benchmarks import naive
+
+import blockmdp as bm
+
+ROOT = Path(__file__).resolve().parents[1]
+LR, BONUS, EXPLORATION, SWITCH = 0.1, 0.001, 0.001, 0.2
+PAPER_NAME = {"latent": "lat", "observation": "obs"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. Each callable takes a seed and runs its number of steps."""
+
+    name: str
+    naive: Callable[[int], object]
+    naive_steps: int
+    fast: Callable[[int], object]
+    fast_steps: int
+
+
+# --- what is measured ----------------------------------------------------------------------------
+LEARNERS = {
+    "OracleQ": bm.OracleQ(lr=LR, bonus=BONUS),
+    "QLearning": bm.QLearning(lr=LR, exploration=EXPLORATION),
+}
+
+
+PROBLEMS = {H: bm.lock_bernoulli(horizon=H, switch=SWITCH, seed=0) for H in (5, 20)}
+
+
+def fit(learner: str, on: Any, H: int, episodes: int, seed: int, engine: Any = "auto") -> None:
+    bm.Tabular(LEARNERS[learner], on=on).fit(PROBLEMS[H], episodes, seed=seed, engine=engine)
+
+
+def fit_naive(learner: str, on: str, H: int, episodes: int, seed: int) -> None:
+    env = naive.LockBernoulli(H, SWITCH, seed=seed)
+    if learner == "OracleQ":
+        agent: Any = naive.OracleQ(H, env.n_actions, LR, BONUS, seed=seed)
+    else:
+        decay = max(EXPLORATION * episodes, 1)
+        agent = naive.QLearning(env.n_actions, LR, decay, seed=seed)
+    naive.run(env, agent, episodes, on=on)
+
+
+def tabular(learner: str, on: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    return Row(
+        f"{learner}-{PAPER_NAME[on]} H={H}",
+        functools.partial(fit_naive, learner, on, H, naive_episodes),
+        naive_episodes * H,
+        functools.partial(fit, learner, on, H, fast_episodes),
+        fast_episodes * H,
+    )
+
+
+def rows(quick: bool) -> list[Row]:
+    fewer = 10 if quick else 1
+    return [
+        tabular(learner, on, H, 4_000 // fewer, episodes // fewer)
+        for on, episodes in (("latent", 400_000), ("observation", 20_000))
+        for learner in LEARNERS
+        for H in PROBLEMS
+    ]
+
+
+# --- how it is measured --------------------------------------------------------------------------
+def seconds(function: Callable[..., object], *arguments: Any) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def measure(row: Row, repetitions: int) -> dict[str, Any]:
+    row.fast(0)  # compiled, or loaded from the cache, before the clock starts
+    times = [(seconds(row.naive, i), seconds(row.fast, i)) for i in range(repetitions)]
+    slow, fast = (min(t) for t in zip(*times))
+    slow, fast = row.naive_steps / slow, row.fast_steps / fast
+    return {
+        "name": row.name,
+        "naive_steps_per_second": slow,
+        "blockmdp_steps_per_second": fast,
+        "ratio": fast / slow,
+        "naive_steps": row.naive_steps,
+        "blockmdp_steps": row.fast_steps,
+        "seconds": times,
+    }
+
+
+def flatness(repetitions: int, quick: bool) -> list[dict[str, Any]]:
+    """Nanoseconds a step of OracleQ-lat, H = 20, over three orders of magnitude of episodes."""
+    counts = (10**4, 10**5) if quick else (10**4, 10**5, 10**6)
+    best = dict.fromkeys(counts, np.inf)
+    for i in range(repetitions):
+        for n in counts:
+            best[n] = min(best[n], seconds(fit, "OracleQ", "latent", 20, n, i))
+    return [{"episodes": n, "nanoseconds_per_step": t / n / 20 * 1e9} for n, t in best.items()]
+
+
+def engines(repetitions: int) -> list[dict[str, Any]]:
+    """Steps a second of OracleQ-lat, H = 20, in each of the three engines."""
+    episodes = {"compiled": 100_000, "interpreted": 200, "stepwise": 200}
+    result = []
+    for engine, n in episodes.items():
+        best = min(seconds(fit, "OracleQ", "latent", 20, n, i, engine) for i in range(repetitions))
+        result.append({"engine": engine, "steps_per_second": n * 20 / best})
+    return result
+
+
+def first_fits() -> dict[str, float]:
+    """How much longer the first fit of a kind takes than the second, in seconds."""
+    extra = {}
+    for on in ("latent", "observation"):
+        for learner in LEARNERS:
+            first, second = (seconds(fit, learner, on, 5, 100, 0) for _ in range(2))
+            extra[f"{learner}-{PAPER_NAME[on]}"] = first - second
+    return extra
+
+
+def peak_memory() -> dict[str, float]:
+    """Peak memory, in MB, once the package is imported, and after OracleQ-obs, H = 20, 50k."""
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    fit("OracleQ", "observation", 20, 50_000, 0)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"imported": before / unit, "peak": after / unit}
+
+
+def in_fresh_process(function: str, **environment: str) -> Any:
+    """What a function of this file returns in a process of its own."""
+    code = f"import json, benchmarks.__main__ as b; print(json.dumps(b.{function}()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+# --- what is said ---------------------------------------------------------------------------------
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed.")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where to write the figures (results/bench.json, or bench-quick.json if --quick)",
+    )
+    args = parser.parse_args()
+    quick, repetitions = args.quick, 2 if args.quick else 5
+    out = args.out or ROOT / "results" / ("bench-quick.json" if quick else "bench.json")
+    out.parent.mkdir(parents=True, exist_ok=True)
+
+    # First, since on Linux a child's peak is at least what its parent held when it was started.
+    memory = in_fresh_process("peak_memory")
+
+    print(f"LockBernoulli, switch {SWITCH:g}; environment steps per second, learning included;")
+    print(f"one core, naive and blockmdp by turns, best of {repetitions} each\n")
+    print(f"{'':<20}{'naive':>10}{'blockmdp':>14}{'ratio':>9}")
+    table = []
+    for row in rows(quick):
+        r = measure(row, repetitions)
+        table.append(r)
+        slow, fast = r["naive_steps_per_second"], r["blockmdp_steps_per_second"]
+        print(f"{r['name']:<20}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
+
+    print("\nnanoseconds per step of OracleQ-lat, H = 20")
+    flat = flatness(repetitions, quick)
+    for line in flat:
+        print(f"{line['episodes']:>10,} episodes{line['nanoseconds_per_step']:>10.1f}")
+
+    print("\nsteps per second of OracleQ-lat, H = 20, by engine")
+    by_engine = engines(repetitions)
+    for line in by_engine:
+        print(f"{line['engine']:<20}{line['steps_per_second']:>12,.0f}")
+
+    with tempfile.TemporaryDirectory() as cache:
+        compiling = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
+        loading = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
+    print("\nseconds that a process's first fit takes beyond its second, in this order")
+    print(f"{'':<20}{'no cache':>10}{'cached':>10}")
+    for name in compiling:
+        print(f"{name:<20}{compiling[name]:>10.2f}{loading[name]:>10.2f}")
+    print(f"{'all':<20}{sum(compiling.values()):>10.2f}{sum(loading.values()):>10.2f}")
+
+    print("\npeak memory of OracleQ-obs, H = 20, 50,000 episodes")
+    print(f"{memory['peak']:.0f} MB, of which {memory['imported']:.0f} MB are the imports")
+
+    result = {
+        "quick": quick,
+        "repetitions": repetitions,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "blockmdp": bm.__version__,
+        },
+        "rows": table,
+        "flatness": flat,
+        "engines": by_engine,
+        "compile_seconds": compiling,
+        "load_seconds": loading,
+        "memory_mb": memory,
+    }
+    out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The decoder: fitted oracles and an order of their labels. Relabelling makes a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.decode import linear_labels
+from blockmdp.oracles.fitting import Constant, Fitted
+from blockmdp.oracles.folded import LinearScores
+from blockmdp.sights import Sight, by_level
+
+__all__ = ["Decoder", "decode_mixture", "know_nothing"]
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """f_[H+1]: observations of each level to labels.
+
+    Parameters
+    ----------
+    fitted : one fitted oracle for all levels (pooled), or one for each of the levels 0, ..., H.
+    order : (1 or H + 1, n_labels) for each of these a permutation: label l of the fitted oracle is
+        called order[., l] here.
+    """
+
+    fitted: tuple[Fitted, ...]
+    order: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, fitted: tuple[Fitted, ...], n_labels: int = 1) -> Decoder:
+        """The labels just as the oracles give them, with room for n_labels."""
+        n = max(n_labels, *(f.n_labels for f in fitted)) if fitted else n_labels
+        return cls(fitted, np.tile(np.arange(n, dtype=np.int32), (len(fitted), 1)))
+
+    @property
+    def pooled(self) -> bool:
+        """Whether one oracle serves all levels."""
+        return len(self.fitted) == 1
+
+    @property
+    def n_labels(self) -> int:
+        return int(self.order.shape[1])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was out of the ordinary in the fitting, with the level."""
+        if self.pooled:
+            return self.fitted[0].notes
+        return tuple(f"level {h}: {note}" for h, f in enumerate(self.fitted) for note in f.notes)
+
+    def group(self, level: int) -> int:
+        """The place of a level's oracle."""
+        return 0 if self.pooled else level
+
+    def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
+        """The labels (n,) of the observations x (n, ...), where x[i] was made at levels[i]."""
+        if len(x) == 0:
+            return np.zeros(0, np.int32)
+        x = x.reshape(len(x), -1)
+        if self.pooled:
+            return np.asarray(self.order[0][self.fitted[0].predict(x)], np.int32)
+        labels = np.empty(len(x), np.int32)
+        for h, rows in by_level(levels):
+            labels[rows] = self.order[h][self.fitted[h].predict(x[rows])]
+        return labels
+
+    def swap(self, group: int, one: int, other: int) -> Decoder:
+        """The decoder that says `one` where this says `other`, and the reverse."""
+        order = self.order.copy()
+        row = self.order[group]
+        order[group][row == one] = other
+        order[group][row == other] = one
+        return replace(self, order=order)
+
+
+def decode_mixture(
+    sights: Sequence[Sight], which: NDArray[np.int64], level: int, x: NDArray[Any]
+) -> NDArray[np.int32]:
+    """The labels (n,) of one level's observations x (n, ...), x[i] as sights[which[i]] sees it.
+
+    Sights that score linearly are asked all at once, others one after the other.
+    """
+    if len(sights) == 1:
+        return sights[0].decode(np.full(len(x), level), x)
+    scores = [_linear(f, level) for f in sights]
+    if all(s is not None for s in scores):
+        K = max(len(s.b) for s in scores if s is not None)
+        L = max(f.n_labels for f in sights)
+        W = np.zeros((len(sights), K, x.reshape(len(x), -1).shape[1]))
+        b = np.full((len(sights), K), -np.inf)
+        order = np.zeros((len(sights), L), np.int32)
+        for i, (f, s) in enumerate(zip(sights, scores)):
+            assert isinstance(f, Decoder)
+            assert s is not None
+            W[i, : len(s.b)], b[i, : len(s.b)] = s.W, s.b
+            order[i, : f.n_labels] = f.order[f.group(level)]
+        raw = linear_labels(x.reshape(len(x), -1), which, W, b)
+        return np.asarray(order[which, raw], np.int32)
+    labels = np.empty(len(x), np.int32)
+    for i in np.unique(which):
+        rows = which == i
+        labels[rows] = sights[i].decode(np.full(int(rows.sum()), level), x[rows])
+    return labels
+
+
+def _linear(f: Sight, level: int) -> LinearScores | None:
+    predictor = f.fitted[f.group(level)].predictor if isinstance(f, Decoder) else None
+    if isinstance(predictor, Constant):
+        return LinearScores(np.zeros((1, 1)), np.zeros(1))
+    return predictor if isinstance(predictor, LinearScores) else None
+
+
+def know_nothing() -> Decoder:
+    """The decoder before any data: one label for all."""
+    return Decoder.of((Fitted(Constant(), 1),))

@@ -1,0 +1,1 @@
+"""Experiments: many runs, their curves, figures and tables."""

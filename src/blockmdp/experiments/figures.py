@@ -1,0 +1,145 @@
+"""Figures: pure functions from data to a matplotlib `Figure`. No window opens and no global setting
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import style
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+__all__ = ["Curve", "Panel", "learning_curves", "save"]
+
+# Okabe and Ito's colours, which the colour-blind can tell apart, in an order of falling contrast
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+_GREY = "#666666"
+_SETTINGS: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "legend.fontsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "pdf.fonttype": 42,  # fonts that journals accept
+    "svg.hashsalt": "blockmdp",  # the same data gives the same file
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean and standard deviation of a quantity over runs; all arrays (points,)."""
+
+    label: str
+    x: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    title: str
+    curves: Sequence[Curve]
+
+
+def learning_curves(
+    panels: Sequence[Panel],
+    *,
+    columns: int = 3,
+    optimum: float | None = None,
+    x_label: str = "training trajectories",
+    y_label: str = "average reward",
+) -> Figure:
+    """Panels on a grid, row by row: a line for each curve's mean, a band of one standard deviation.
+
+    Parameters
+    ----------
+    panels : what to draw. A label has the same colour and line style in all panels, and one entry
+        in the legend.
+    columns : panels in a row.
+    optimum : draw a line there, and let the y-axis run from 0 to a tenth above it.
+    x_label, y_label : one each for the whole figure.
+
+    Examples
+    --------
+    >>> x = np.arange(1, 4)
+    >>> panel = Panel("H = 5", [Curve("OracleQ-lat", x, x / 10, x / 50)])
+    >>> len(learning_curves([panel, panel], optimum=0.5).axes)
+    2
+    """
+    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    with _settings():
+        figure = Figure((0.4 + 2.2 * columns, 0.7 + 1.6 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for ax, panel in zip(grid.flat, panels):
+            _draw(ax, panel, labels, optimum)
+        for ax in grid.flat[len(panels) :]:
+            ax.remove()
+        figure.supxlabel(x_label, fontsize=9)
+        figure.supylabel(y_label, fontsize=9)
+        handles: dict[str, Artist] = {}
+        for ax in figure.axes:
+            handles |= {label: artist for artist, label in zip(*ax.get_legend_handles_labels())}
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside upper center",
+            ncols=len(handles),
+            frameon=False,
+            handlelength=2.4,
+            columnspacing=1.6,
+        )
+    return figure
+
+
+def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
+    """Write a figure to stem.png, stem.pdf and stem.svg; the same figure gives the same bytes."""
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
+    with _settings():
+        for kind, path in zip(formats, paths):
+            figure.savefig(path, dpi=140, metadata=undated.get(kind))
+    return paths
+
+
+def _settings() -> AbstractContextManager[None]:
+    """Matplotlib's defaults and ours on top, whatever the user's own are; undone at the end."""
+    return style.context(_SETTINGS, after_reset=True)
+
+
+def _draw(ax: Axes, panel: Panel, labels: Sequence[str], optimum: float | None) -> None:
+    for curve in panel.curves:
+        i = labels.index(curve.label)
+        colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
+        low, high = curve.mean - curve.std, curve.mean + curve.std
+        ax.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
+        ax.plot(curve.x, curve.mean, color=colour, linestyle=dashes, lw=1.5, label=curve.label)
+    if optimum is not None:
+        ax.axhline(optimum, color=_GREY, lw=0.8, zorder=1, label="optimum")
+        ax.set_ylim(-0.03 * optimum, 1.1 * optimum)  # a line at 0 is not to hide on the axis
+    ax.set_xlim(0, max((curve.x[-1] for curve in panel.curves), default=1))
+    ax.set_title(panel.title, pad=4)
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _thousands(x)))
+
+
+def _thousands(x: float) -> str:
+    return f"{x / 1000:g}k" if abs(x) >= 1000 else f"{x:g}"

@@ -1,0 +1,202 @@
+"""Fitting an unsupervised learning oracle (Feng et al. 2020, Definition 1).
+
+An oracle is any scikit-learn estimator. One with `predict` is used as it stands. One with
+`fit_predict` alone (DBSCAN, HDBSCAN, OPTICS, agglomerative, spectral) is completed by a classifier
+fitted to the labels it gave, as the paper completes DBSCAN by a support vector machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from blockmdp import rng
+from blockmdp.oracles.folded import Predictor, fold
+
+__all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted oracle: `predictor.predict(x)` gives labels 0, ..., n_labels - 1.
+
+    Attributes
+    ----------
+    notes : what was out of the ordinary in the fitting, a sentence each.
+    """
+
+    predictor: Predictor
+    n_labels: int
+    notes: tuple[str, ...] = ()
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        labels = np.asarray(self.predictor.predict(x))
+        return np.asarray(np.clip(labels, 0, self.n_labels - 1), np.int32)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One label for everything: what there is to say before anything was learnt."""
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        return np.zeros(len(x), np.int32)
+
+
+class Completed(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """A clusterer that cannot label new points, completed by a classifier that can.
+
+    Parameters
+    ----------
+    clusterer : has `fit_predict`; points that it labels -1 are noise, which the classifier is not
+        shown.
+    classifier : has `fit` and `predict`; a support vector machine by default.
+
+    Attributes
+    ----------
+    labels_ : the clusterer's labels of the data, (n,).
+    classes_ : the labels that `predict` can give.
+    """
+
+    def __init__(self, clusterer: Any, classifier: Any = None) -> None:
+        self.clusterer = clusterer
+        self.classifier = classifier
+
+    def fit(self, X: NDArray[Any], y: None = None) -> Completed:
+        self.clusterer_ = clone(self.clusterer)
+        self.labels_ = np.asarray(self.clusterer_.fit_predict(X))
+        kept = self.labels_ >= 0
+        self.classes_ = np.unique(self.labels_[kept])
+        self.classifier_ = None
+        if len(self.classes_) > 1:
+            self.classifier_ = clone(SVC() if self.classifier is None else self.classifier)
+            self.classifier_.fit(np.asarray(X)[kept], self.labels_[kept])
+        self.n_features_in_ = np.asarray(X).shape[1]
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        if self.classifier_ is None:
+            return np.zeros(len(X), np.int32)
+        return np.asarray(self.classifier_.predict(X))
+
+
+def check_is_oracle(oracle: Any) -> None:
+    """Refuse what is no unsupervised scikit-learn estimator, before any work is done."""
+    if not (hasattr(oracle, "fit") and hasattr(oracle, "get_params")) or isinstance(oracle, type):
+        raise TypeError(
+            "oracle must be a scikit-learn clusterer or mixture (an instance, such as KMeans(3)), "
+            f"got {oracle!r}"
+        )
+    if not (_can(oracle, "predict") or _can(oracle, "fit_predict")):
+        raise TypeError(f"oracle {oracle!r} has neither predict nor fit_predict")
+
+
+def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
+    """Fit a copy of an oracle to observations, every `random_state` inside it drawn from the key.
+
+    One thread, so that the same data and key give the same labels. Too few points for the clusters
+    asked for, a single class, or a fit that does not converge are noted, not raised.
+
+    Parameters
+    ----------
+    oracle : a scikit-learn estimator.
+    x : (n, ...) observations; flattened to (n, d).
+    key : np.uint64
+    """
+    if len(x) == 0:
+        return Fitted(Constant(), 1, ("no observations to learn from",))
+    x = x.reshape(len(x), -1)
+    notes: list[str] = []
+    estimator = _seeded(_completed(clone(oracle)), key)
+    asked = _n_clusters(estimator)
+    points = len(np.unique(x, axis=0)) if asked and len(x) < 100 * asked else len(x)
+    if asked and points < asked:
+        notes.append(f"{points} different points for {asked} clusters: fitted {points}")
+        _set_n_clusters(estimator, points)
+    _cut_components(estimator, len(x), notes)
+    with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(x)
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning):
+            notes.append(str(warning.message).split("\n")[0])
+    n_labels, found = _count_labels(estimator, x)
+    if found == 1:
+        notes.append(f"a single label for all of {len(x)} observations")
+    return Fitted(fold(estimator), n_labels, tuple(notes))
+
+
+def _can(estimator: Any, method: str) -> bool:
+    try:
+        return callable(getattr(estimator, method))
+    except AttributeError:  # a Pipeline has the methods of its last step alone
+        return False
+
+
+def _last(estimator: Any) -> Any:
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _completed(oracle: Any) -> Any:
+    """The oracle itself if it can predict; else with its last step completed by a classifier."""
+    if _can(oracle, "predict"):
+        return oracle
+    if not isinstance(oracle, Pipeline):
+        return Completed(oracle)
+    *before, (name, last) = oracle.steps
+    return Pipeline([*before, (name, Completed(last))])
+
+
+def _seeded(estimator: Any, key: np.uint64) -> Any:
+    names = sorted(
+        name
+        for name in estimator.get_params(deep=True)
+        if name == "random_state" or name.endswith("__random_state")
+    )
+    with np.errstate(over="ignore"):
+        states = {name: int(rng.integer(key, i, 2**31 - 1)) for i, name in enumerate(names)}
+    return estimator.set_params(**states)
+
+
+def _n_clusters(estimator: Any) -> int:
+    """How many labels an estimator was asked for; 0 if it decides itself."""
+    last = _last(estimator)
+    last = getattr(last, "clusterer", last)
+    for name in ("n_clusters", "n_components"):
+        n = getattr(last, name, None)
+        if isinstance(n, int | np.integer):
+            return int(n)
+    return 0
+
+
+def _set_n_clusters(estimator: Any, n: int) -> None:
+    last = _last(estimator)
+    last = getattr(last, "clusterer", last)
+    name = "n_clusters" if hasattr(last, "n_clusters") else "n_components"
+    last.set_params(**{name: max(n, 1)})
+
+
+def _cut_components(estimator: Any, n: int, notes: list[str]) -> None:
+    """Projections cannot have more dimensions than there are points."""
+    for _, step in getattr(estimator, "steps", [("", estimator)])[:-1]:
+        wanted = getattr(step, "n_components", None)
+        if isinstance(wanted, int | np.integer) and wanted > n:
+            notes.append(f"{n} points for {wanted} components: fitted {n}")
+            step.set_params(n_components=int(n))
+
+
+def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
+    """Labels that `predict` can give, and labels that it gives for x."""
+    last = _last(estimator)
+    if isinstance(last, Completed):
+        return max(int(last.classes_.max(initial=0)) + 1, 1), max(len(last.classes_), 1)
+    given = np.unique(estimator.predict(x))
+    return max(_n_clusters(estimator), int(given.max()) + 1), len(given)

@@ -1,0 +1,362 @@
+"""URL, the unified framework (Feng et al. 2020, Algorithm 1), as written and as practised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.decoder import Decoder
+from blockmdp.learners import Learner, OracleQ
+from blockmdp.oracles import check_is_oracle, pca_kmeans
+from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
+from blockmdp.url.fix_label import LabelStandard
+from blockmdp.url.tsr import TSR, Refit
+
+__all__ = ["URL", "Constants"]
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of Algorithms 1 and 2 as printed, for accuracy epsilon and confidence delta.
+
+    N restarts, L evaluation episodes each, J iterations of TSR, the batch size B, and the count of
+    test observations that confirms a label.
+    """
+
+    N: int
+    L: int
+    J: int
+    B: int
+    min_count: float
+
+    def trajectories(self, K: int) -> int:
+        """The paper's count: N sum_k sum_i ((k - 1) J + i + 1) B + N L.
+
+        It leaves out the K + 1 trajectories a restart that TSR hands to the learner, and the data
+        of the last call of TSR (line 10), which is the term k = K + 1.
+        """
+        return self.N * _data(self.J, self.B, 1, K) + self.N * self.L
+
+    def all_trajectories(self, K: int) -> dict[str, int]:
+        """What is really drawn, by kind: with the last call of TSR and the learner's episodes."""
+        J, B, N = self.J, self.B, self.N
+        test = N * (K + 1) * J * B
+        return {
+            "oracle": N * _data(J, B, 1, K + 1) - test,
+            "test": test,
+            "learn": N * K,
+            "evaluate": N * self.L,
+        }
+
+
+def _data(J: int, B: int, first: int, last: int) -> int:
+    ks = range(first, last + 1)
+    return sum(((k - 1) * J + i + 1) * B for k in ks for i in range(1, J + 1))
+
+
+class URL:
+    """Any unsupervised learning oracle and any tabular learner, on any Block MDP.
+
+    The defaults are the method as practised in the paper's experiments: the oracle is trained on
+    batches of trajectories by the current policy, at first a random one, until it is stable; then
+    the learner works on its labels. `URL.theory` makes Algorithm 1 as written.
+
+    Parameters
+    ----------
+    oracle : any scikit-learn clusterer or mixture; PCA and k-means with three labels by default.
+    learner : any `blockmdp.Learner`; OracleQ by default.
+    batch : B, oracle trajectories an iteration of TSR.
+    iterations : J, how often TSR trains the decoder at the most; `None`: (H + 1) n_states + 1.
+    stable : stop training once two decoders in a row agree so far; `None` never stops early. It is
+        judged on `test_batch` fresh trajectories, up to a permutation of the labels, and as the
+        mean over labels of the share that is called alike, so that rare labels count as much as
+        common ones (`blockmdp.url.agreement`).
+    growth : each batch is so many times the one before, while the decoder is not stable.
+    test_batch : test trajectories an iteration; by default a tenth of the batch, at least 10.
+    resample : draw all training data anew from all policies so far in each iteration, as written;
+        by default earlier data are kept.
+    pool_levels : one decoder for all levels, whose labels the learner tells apart by their level;
+        else a decoder for each level, as written.
+    match_labels : let FixLabel keep the names of confirmed labels when the decoder is trained anew.
+    min_count : how many test observations confirm a label.
+    retrain_every : go on training while learning, after every so many episodes, on what the learner
+        has seen; by default the decoder is not touched once learning begins.
+    restarts : N, how often to start over; the policy that evaluates best is kept.
+    evaluation : L, episodes by which each restart's policy is judged.
+    n_states : |S|, for the number of iterations as printed; by default the problem's own.
+
+    Attributes
+    ----------
+    returns_ : (restarts x episodes,) the return of each episode that the learner had.
+    trajectories_ : as long: trajectories of any kind drawn by the end of that episode.
+    ledger_ : trajectories drawn, by kind: "oracle", "test", "learn", "evaluate".
+    decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
+    tables_ : the learner's tables.
+    diary_ : a `Refit` for each training of the decoder.
+    evaluations_ : (restarts,) mean return of each restart's policy; empty if not asked for.
+
+    Examples
+    --------
+    >>> from blockmdp import lock_bernoulli
+    >>> m = lock_bernoulli(horizon=5, switch=0.2)
+    >>> agent = URL(batch=100, iterations=1).fit(m, episodes=5_000, seed=0)
+    >>> agent.value()
+    0.5
+    >>> agent.ledger_
+    {'oracle': 100, 'test': 10, 'learn': 5000, 'evaluate': 0}
+    """
+
+    returns_: NDArray[np.float64]
+    trajectories_: NDArray[np.int64]
+    ledger_: dict[str, int]
+    decoder_: Decoder
+    policy_: NDArray[np.float64]
+    tables_: Any
+    diary_: list[Refit]
+    evaluations_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        oracle: Any = None,
+        learner: Learner | None = None,
+        *,
+        batch: int = 200,
+        iterations: int | None = 5,
+        stable: float | None = 0.95,
+        growth: float = 1.0,
+        test_batch: int | None = None,
+        resample: bool = False,
+        pool_levels: bool = True,
+        match_labels: bool = True,
+        min_count: float = 10,
+        retrain_every: int | None = None,
+        restarts: int = 1,
+        evaluation: int = 0,
+        n_states: int | None = None,
+    ) -> None:
+        oracle = pca_kmeans(3) if oracle is None else oracle
+        check_is_oracle(oracle)
+        if learner is not None and not isinstance(learner, Learner):
+            raise TypeError(f"learner must be a blockmdp.Learner, got {learner!r}")
+        for name, value, least in (
+            ("batch", batch, 1),
+            ("iterations", iterations, 1),
+            ("test_batch", test_batch, 0),
+            ("retrain_every", retrain_every, 1),
+            ("restarts", restarts, 1),
+            ("evaluation", evaluation, 0),
+            ("n_states", n_states, 1),
+        ):
+            if value is not None and (int(value) != value or value < least):
+                raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}")
+        if stable is not None and not 0 <= stable <= 1:
+            raise ValueError(f"stable must be None or in [0, 1], got {stable!r}")
+        if not growth >= 1:
+            raise ValueError(f"growth must be 1 or more, got {growth!r}")
+        if restarts > 1 and evaluation == 0:
+            raise ValueError("restarts need evaluation episodes to choose the best of them by")
+        self.oracle = oracle
+        self.learner = OracleQ() if learner is None else learner
+        self.batch, self.iterations = batch, iterations
+        self.stable, self.growth = stable, growth
+        self.test_batch = max(batch // 10, 10) if test_batch is None else test_batch
+        self.resample, self.pool_levels = resample, pool_levels
+        self.match_labels, self.min_count = match_labels, min_count
+        self.retrain_every = retrain_every
+        self.restarts, self.evaluation = restarts, evaluation
+        self.n_states = n_states
+
+    @classmethod
+    def theory(
+        cls,
+        oracle: Any,
+        learner: Learner | None = None,
+        *,
+        epsilon: float = 0.1,
+        delta: float = 0.1,
+        horizon: int,
+        n_states: int,
+        batch: int | None = None,
+        label_error: float = 0.01,
+        delta_1: float = 0.01,
+        g_inverse: Callable[[float, float], float] | None = None,
+        episodes: int | None = None,
+    ) -> URL:
+        """Algorithm 1 as written: nothing pooled, nothing reused, nothing stopped early.
+
+        Parameters
+        ----------
+        epsilon, delta : the policy is to be epsilon-optimal with probability 1 - delta.
+        horizon, n_states : H and |S|.
+        batch : B; or give `g_inverse` and `episodes`.
+        label_error, delta_1 : the decoder's own epsilon and delta_1 of Algorithm 2, which decide
+            how many test observations confirm a label.
+        g_inverse : g^{-1}(epsilon, delta) of the oracle (Definition 1); then
+            B = g^{-1}(label_error^2 / (K J), delta_1) / (K J), with K = `episodes`.
+        """
+        constants = cls.constants(
+            epsilon,
+            delta,
+            horizon,
+            n_states,
+            batch=batch,
+            label_error=label_error,
+            delta_1=delta_1,
+            g_inverse=g_inverse,
+            episodes=episodes,
+        )
+        return cls(
+            oracle,
+            learner,
+            batch=constants.B,
+            test_batch=constants.B,
+            iterations=constants.J,
+            stable=None,
+            resample=True,
+            pool_levels=False,
+            match_labels=True,
+            min_count=constants.min_count,
+            retrain_every=1,
+            restarts=constants.N,
+            evaluation=constants.L,
+            n_states=n_states,
+        )
+
+    @staticmethod
+    def constants(
+        epsilon: float,
+        delta: float,
+        horizon: int,
+        n_states: int,
+        *,
+        batch: int | None = None,
+        label_error: float = 0.01,
+        delta_1: float = 0.01,
+        g_inverse: Callable[[float, float], float] | None = None,
+        episodes: int | None = None,
+    ) -> Constants:
+        """The constants of `theory`."""
+        for name, value in (
+            ("epsilon", epsilon),
+            ("delta", delta),
+            ("label_error", label_error),
+            ("delta_1", delta_1),
+        ):
+            if not 0 < value < 1:
+                raise ValueError(f"{name} must be in (0, 1), got {value!r}")
+        H = horizon
+        N = math.ceil(math.log(2 / delta) / 2)
+        L = math.ceil(9 * H**2 / (2 * epsilon**2) * math.log(2 * N / delta))
+        J = (H + 1) * n_states + 1
+        if batch is None:
+            if g_inverse is None or episodes is None:
+                raise ValueError("give batch, or the oracle's g_inverse and the episodes K")
+            KJ = episodes * J
+            batch = max(math.ceil(g_inverse(label_error**2 / KJ, delta_1) / KJ), 1)
+        return Constants(N, L, J, batch, 3 * label_error * batch * math.log(1 / delta_1))
+
+    def fit(
+        self,
+        problem: Problem,
+        episodes: int,
+        seed: int = 0,
+        *,
+        engine: Engine = "auto",
+        horizon: int | None = None,
+    ) -> URL:
+        """Learn from scratch (Algorithm 1); the same seed gives the same result.
+
+        Parameters
+        ----------
+        problem : a BlockMDP, a Gymnasium environment or an environment's id.
+        episodes : K, how many the learner has; the oracle's trajectories come on top.
+        seed : of the world's chances, the learner's choices and the oracle's random states.
+        engine, horizon : see `blockmdp.simulators.simulate`.
+        """
+        if int(episodes) != episodes or episodes < 0:
+            raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
+        simulator = simulate(problem, seed, engine=engine, horizon=horizon)
+        simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
+        attempts = [self._attempt(simulator, int(episodes), n) for n in range(self.restarts)]  # 2
+        if self.evaluation:  # 13
+            means = [
+                simulator.rollout(
+                    [a.policy], self.evaluation, "evaluate", keep_x=False
+                ).returns.mean()
+                for a in attempts
+            ]
+        else:
+            means = []
+        best = attempts[int(np.argmax(means)) if means else 0]  # 14
+        self._simulator = simulator
+        self.evaluations_ = np.array(means)
+        self.returns_ = np.concatenate([a.returns for a in attempts])
+        self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
+        self.ledger_ = dict(simulator.ledger)
+        self.decoder_, self.policy_ = best.policy.f, best.policy.pi  # type: ignore[assignment]
+        self.tables_, self.diary_ = best.tables, best.diary
+        return self
+
+    def _attempt(self, simulator: Simulator, K: int, n: int) -> _Attempt:
+        """Lines 3-11: one restart."""
+        A = self.learner
+        run = simulator.start(A, K)  # 3
+        tsr = self._tsr(simulator, n)
+        trajectories = np.empty(K, np.int64)
+        fresh = None
+        while run.k < K:  # 4
+            pi = A.behaviour(run.tables, run.k)  # 5
+            k = run.k
+            if self.resample or tsr.data is None:
+                f = tsr.decoder(pi, k + 1)  # 6
+            elif fresh is not None:
+                f = tsr.retrain(fresh, k + 1)
+            before = simulator.episodes
+            record = self.retrain_every is not None and not self.resample
+            fresh = simulator.learn(run, f, self.retrain_every, record=record)  # 6-7
+            trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
+        pi = A.policy(run.tables)  # 9
+        f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
+        return _Attempt(Policy(pi, f), run.tables, run.returns, trajectories, tsr.diary)  # 11
+
+    def _tsr(self, simulator: Simulator, n: int) -> TSR:
+        J = self.iterations
+        if J is None:
+            S = self.n_states or (simulator.mdp.n_states if simulator.mdp else None)
+            if S is None:
+                raise ValueError("iterations=None needs n_states where the problem hides them")
+            J = (simulator.horizon + 1) * S + 1
+        return TSR(
+            simulator,
+            self.oracle,
+            J=J,
+            B=self.batch,
+            B_test=self.test_batch,
+            resample=self.resample,
+            growth=self.growth,
+            stable=self.stable,
+            pool_levels=self.pool_levels,
+            match_labels=self.match_labels,
+            Z=LabelStandard(
+                pooled=self.pool_levels,
+                min_count=self.min_count,
+                most=None if self.resample else 500,
+            ),
+            restart=n,
+        )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What one restart came to."""
+
+    policy: Policy
+    tables: Any
+    returns: NDArray[np.float64]
+    trajectories: NDArray[np.int64]
+    diary: list[Refit]

@@ -78,15 +78,14 @@ class Recorder(PlainRecorder):
 
 
 # --- other processes ------------------------------------------------------------------------------
-def python(code, *, warnings="error", cwd=Path(__file__).parent, env=(), **options):
+def python(code, *, cwd=Path(__file__).parent, env=()):
     """What a fresh Python prints, beside this file and with more environment variables."""
     done = subprocess.run(
-        [sys.executable, "-W", warnings, "-c", code],
+        [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
         text=True,
         cwd=cwd,
         env={**os.environ, **dict(env)},
-        **options,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -158,11 +158,12 @@ def test_an_episode_longer_than_the_horizon_is_refused():
 
 # --- black boxes ----------------------------------------------------------------------------------
 def test_frozen_lake_is_learnt():
-    env = gym.make("FrozenLake-v1", is_slippery=False)
-    agent = Tabular(OracleQ(lr=0.5, bonus=0.001), on="observation").fit(env, 1500, seed=0)
-    assert agent.ledger_ == {"learn": 1500}
-    assert agent.policy_.shape[0] == 100  # gymnasium's own limit
-    assert agent.returns_[-200:].mean() > 0.95
+    env = gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=20)
+    agent = Tabular(OracleQ(lr=0.5, bonus=0.001), on="observation").fit(env, 1000, seed=0)
+    assert agent.ledger_ == {"learn": 1000}
+    assert agent.policy_.shape == (20, 16, 4)
+    assert agent.returns_[:100].mean() < 0.2
+    assert agent.returns_[-100:].mean() > 0.9
     x, _ = env.reset(seed=1)
     done, level, reward = False, 0, 0.0
     while not done:
@@ -197,7 +198,7 @@ def test_nothing_follows_an_episode_that_ended_early():
     assert set(lengths) >= {2, 3, 4}
     for k, n in enumerate(lengths):
         ended = tables.reward[k, n - 1] == 1.0
-        assert tables.next_label[k, n - 1] == (-1 if ended and n < 6 else tables.next_label[k, 5])
+        assert (tables.next_label[k, n - 1] == -1) == (ended and n < 6)
         assert (tables.label[k, :n] >= 0).all()
         assert (tables.label[k, n:] == -7).all()  # no step was made up
         assert tables.next_label[k, : n - 1].tolist() == tables.label[k, 1:n].tolist()
@@ -285,9 +286,9 @@ def test_value_on_observations_is_what_acting_earns():
     env = BlockMDPEnv(mdp)
     total, n = 0.0, 4000
     for k in range(n):
-        x, info = env.reset(seed=99 if k == 0 else None)
+        x, _ = env.reset(seed=99 if k == 0 else None)
         for level in range(3):
-            x, r, _, _, info = env.step(agent.act(x, level))
+            x, r, _, _, _ = env.step(agent.act(x, level))
             total += r
     assert total / n == pytest.approx(agent.value(), abs=0.04)
     assert agent._table.n_labels == seen  # looking does not teach
@@ -324,7 +325,6 @@ def test_an_observation_never_seen_is_acted_upon():
     unseen = np.ones(41, np.int8)
     assert agent._table.find(np.array([1]), unseen[None])[0] == -1
     assert agent.act(unseen, 1) in range(3)
-    assert agent.act(-1, 0) in range(3) if agent.on == "latent" else True
     nothing = Tabular(on="observation").fit(mdp, 0)
     assert nothing.act(unseen, 0) in range(3)
     assert Tabular().fit(mdp, 3).act(8, 0) in range(3)  # a latent state that is not there

@@ -5,21 +5,24 @@ compiled speed.
 
 >>> import blockmdp as bm
 >>> m = bm.lock_bernoulli(horizon=5, switch=0.2, seed=0)
->>> agent = bm.Tabular(bm.OracleQ(lr=0.1, bonus=0.001), on="latent").fit(m, episodes=5_000, seed=0)
+>>> agent = bm.Tabular(bm.OracleQ(lr=0.1, bonus=0.001), on="latent")
+>>> agent = agent.fit(m, episodes=20_000, seed=0)
 >>> agent.value() == m.optimal_value()
 True
 """
 
-from blockmdp import emissions, rng, testing
-from blockmdp.agents import Tabular
+from blockmdp import emissions, oracles, rng, testing
+from blockmdp.agents import Tabular, load
 from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
 from blockmdp.envs import lock_bernoulli, lock_gaussian
 from blockmdp.learners import Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
+from blockmdp.url import URL
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "URL",
     "BlockMDP",
     "Emission",
     "Learner",
@@ -31,8 +34,10 @@ __all__ = [
     "QLearning",
     "Tabular",
     "emissions",
+    "load",
     "lock_bernoulli",
     "lock_gaussian",
+    "oracles",
     "rng",
     "testing",
 ]

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NoReturn
@@ -106,8 +106,10 @@ def _directory(text: str) -> Path:
 
 
 def _cores() -> int:
-    count: Callable[[], int | None] = getattr(os, "process_cpu_count", os.cpu_count)
-    return count() or 1
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _complain(message: str, status: int) -> int:

@@ -70,6 +70,7 @@ class OneHotBernoulli(Emission):
     def __init__(self, n_states: int, n_bits: int, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"OneHotBernoulli: p must be in [0, 1], got {p!r}")
+        _check_sizes(self, n_states=n_states, n_bits=n_bits)
         self.n_states, self.n_bits, self.p = n_states, n_bits, p
         self.dim = n_states + n_bits
 
@@ -109,6 +110,7 @@ class OneHotGaussian(Emission):
     ) -> None:
         if not 0 <= sigma < np.inf:
             raise ValueError(f"OneHotGaussian: sigma must be finite and >= 0, got {sigma!r}")
+        _check_sizes(self, n_states=n_states, n_extra=n_extra)
         self.n_states, self.n_extra, self.sigma, self.truncate = n_states, n_extra, sigma, truncate
         self.dim = n_states + n_extra
         if truncate:
@@ -161,7 +163,7 @@ class Linear(Emission):
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
         # einsum's own loop, not BLAS: a row must not depend on how many rows there are
-        x = self.emission.sample(level, states, keys).astype(np.float64)
+        x = self.emission.sample(level, states, keys).astype(np.float64, order="C")
         return np.asarray(np.einsum("nj,ij->ni", x, self.matrix, optimize=False), self.dtype)
 
     def __repr__(self) -> str:
@@ -203,6 +205,14 @@ class PerLevel(Emission):
 
     def __repr__(self) -> str:
         return f"PerLevel([{self.emissions[0]!r}, ...{self.n_levels} in all])"
+
+
+def _check_sizes(emission: Emission, **sizes: int) -> None:
+    for name, size in sizes.items():
+        least = 1 if name == "n_states" else 0
+        if size != int(size) or size < least:
+            kind = type(emission).__name__
+            raise ValueError(f"{kind}: {name} must be a whole number >= {least}, got {size!r}")
 
 
 def _where(mask: NDArray[np.bool_]) -> str:

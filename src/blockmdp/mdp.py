@@ -22,30 +22,27 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockMDP:
-    """An episodic MDP over a few latent states, seen through an emission. A value: its arrays
-    cannot be written to.
+    """An episodic MDP over a few latent states, seen through an emission: a value, read-only.
 
-        An episode starts at level 0 in a state drawn from `initial` and takes H actions, to level
-        H. Levels, states and actions count from 0 (the paper's level h is level h - 1 here).
+    An episode starts at level 0 in a state drawn from `initial` and takes H actions, to level H.
+    Levels, states and actions count from 0 (the paper's level h is level h - 1 here).
 
-        Parameters
-        ----------
-        initial : (S,) probabilities of the first latent state.
-        transitions : (H, S, A, S') probabilities of the next latent state.
-        rewards : (H, S, A, S') or broadcast to it: what a transition pays when it pays.
-        reward_probability : (H, S, A, S') or broadcast to it: the probability that it pays; 1 by
-            default.
-        emission : how the latent states of levels 0, ..., H are observed.
-        name : a word for titles and messages.
+    Parameters
+    ----------
+    initial : (S,) probabilities of the first latent state.
+    transitions : (H, S, A, S') probabilities of the next latent state.
+    rewards : (H, S, A, S') or broadcast to it: what a transition pays when it pays.
+    reward_probability : (H, S, A, S') or broadcast to it: the probability that it pays.
+    emission : how the latent states of levels 0, ..., H are observed.
+    name : a word for titles and messages.
 
-        Examples
-        --------
-        >>> from blockmdp import rng, streams
-    from blockmdp.emissions import OneHotBernoulli
-        >>> stay = np.eye(2)[None, :, None, :]  # H = 1, S = 2, A = 1
-        >>> m = BlockMDP([0.5, 0.5], stay, [0.0, 1.0], emission=OneHotBernoulli(2, 3))
-        >>> m.optimal_value()
-        0.5
+    Examples
+    --------
+    >>> from blockmdp.emissions import OneHotBernoulli
+    >>> stay = np.eye(2)[None, :, None, :]  # H = 1, S = 2, A = 1
+    >>> m = BlockMDP([0.5, 0.5], stay, [0.0, 1.0], emission=OneHotBernoulli(2, 3))
+    >>> m.optimal_value()
+    0.5
     """
 
     initial: Array
@@ -123,6 +120,17 @@ class BlockMDP:
         """A, the number of actions."""
         return int(self.transitions.shape[2])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its arguments, so that a copy is as read-only as the original."""
+        return _rebuild, (
+            self.initial,
+            self.transitions,
+            self.rewards,
+            self.reward_probability,
+            self.emission,
+            self.name,
+        )
+
     def __repr__(self) -> str:
         return (
             f"<{self.name}: horizon {self.horizon}, {self.n_states} states, {self.n_actions} "
@@ -134,7 +142,9 @@ class BlockMDP:
     def expected_rewards(self) -> Array:
         """r(h, s, a), the mean reward of a step, (H, S, A)."""
         P, r, p = self.transitions, self.rewards, self.reward_probability
-        return np.asarray(np.einsum("hsat,hsat,hsat->hsa", P, r, p), np.float64)
+        expected = np.asarray(np.einsum("hsat,hsat,hsat->hsa", P, r, p), np.float64)
+        expected.setflags(write=False)
+        return expected
 
     @cached_property
     def dynamics(self) -> Dynamics:
@@ -217,6 +227,11 @@ class BlockMDP:
             )
         _check_distributions("pi", pi)
         return pi
+
+
+def _rebuild(*arguments: Any) -> BlockMDP:
+    *arrays, emission, name = arguments
+    return BlockMDP(*arrays, emission=emission, name=name)
 
 
 def _array(field: str, value: ArrayLike) -> Array:

@@ -2,6 +2,7 @@
 problem.
 """
 
+from blockmdp.agents.decoded import DecodedPolicy, DecodingAgent, load
 from blockmdp.agents.tabular import Tabular
 
-__all__ = ["Tabular"]
+__all__ = ["DecodedPolicy", "DecodingAgent", "Tabular", "load"]

@@ -38,10 +38,10 @@ class Tabular:
     --------
     >>> from blockmdp import lock_bernoulli
     >>> agent = Tabular(OracleQ(lr=0.1, bonus=0.001), on="latent")
-    >>> agent.fit(lock_bernoulli(horizon=5, switch=0.2), episodes=5_000, seed=0).value()
+    >>> agent.fit(lock_bernoulli(horizon=5, switch=0.2), episodes=20_000, seed=0).value()
     0.5
     >>> agent.ledger_
-    {'learn': 5000}
+    {'learn': 20000}
     """
 
     returns_: NDArray[np.float64]

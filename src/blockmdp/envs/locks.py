@@ -74,7 +74,7 @@ def lock_gaussian(
 
 
 def _horizon(horizon: int) -> int:
-    if int(horizon) != horizon or horizon < 1:
+    if not (np.isfinite(horizon) and int(horizon) == horizon and horizon >= 1):
         raise ValueError(f"horizon must be a whole number, 1 or more; got {horizon!r}")
     return int(horizon)
 

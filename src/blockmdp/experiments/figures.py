@@ -15,6 +15,7 @@ from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
@@ -86,7 +87,8 @@ def learning_curves(
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     with _settings():
-        figure = Figure((0.4 + 2.2 * columns, 0.7 + 1.6 * rows), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.04)
+        figure = Figure((0.4 + 2.2 * columns, 0.7 + 1.6 * rows), layout=layout)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for ax, panel in zip(grid.flat, panels):
             _draw(ax, panel, labels, optimum)
@@ -111,11 +113,15 @@ def learning_curves(
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
     """Write a figure to stem.png, stem.pdf and stem.svg; the same figure gives the same bytes."""
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    options: dict[str, dict[str, Any]] = {
+        "png": {"dpi": 130, "pil_kwargs": {"optimize": True}},
+        "pdf": {"metadata": {"CreationDate": None}},
+        "svg": {"metadata": {"Date": None}},
+    }
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     with _settings():
         for kind, path in zip(formats, paths):
-            figure.savefig(path, dpi=140, metadata=undated.get(kind))
+            figure.savefig(path, **options.get(kind, {}))
     return paths
 
 

@@ -162,8 +162,8 @@ def table(groups: dict[tuple[str, int, float], list[Summary]]) -> str:
     did.
     """
     lines = [
-        "Trajectories until the mean of the last 1000 returns exceeds 0.45: median over seeds"
-        " (-: never for half of them), seeds that got there",
+        "Trajectories until the mean of the last 1000 returns exceeds 0.45:",
+        "median over seeds (-: half of them or more never got there), seeds that got there",
         "",
         f"{'H':>3}{'switch':>8}" + "".join(f"{name:>18}" for name in ALGORITHMS),
     ]
@@ -190,14 +190,17 @@ def map_processes(
 ) -> Iterator[Summary]:
     """Results in the order in which they are ready. Each process has one thread."""
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     with _environment(_ONE_THREAD), ProcessPoolExecutor(jobs, context) as pool:
         try:
             with _interrupts_ignored():  # and so, for their whole life, by processes started here
                 futures = [pool.submit(function, run) for run in runs]
             for future in as_completed(futures):
                 yield future.result()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: do not wait for what is under way
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
             raise
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.decoder import Decoder
+from blockmdp.agents.decoded import DecodingAgent
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.oracles import check_is_oracle, pca_kmeans
 from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
@@ -59,7 +59,7 @@ def _data(J: int, B: int, first: int, last: int) -> int:
     return sum(((k - 1) * J + i + 1) * B for k in ks for i in range(1, J + 1))
 
 
-class URL:
+class URL(DecodingAgent):
     """Any unsupervised learning oracle and any tabular learner, on any Block MDP.
 
     The defaults are the method as practised in the paper's experiments: the oracle is trained on
@@ -86,6 +86,7 @@ class URL:
     min_count : how many test observations confirm a label.
     retrain_every : go on training while learning, after every so many episodes, on what the learner
         has seen; by default the decoder is not touched once learning begins.
+    memory : observations kept for further training while learning, the newest.
     restarts : N, how often to start over; the policy that evaluates best is kept.
     evaluation : L, episodes by which each restart's policy is judged.
     n_states : |S|, for the number of iterations as printed; by default the problem's own.
@@ -104,18 +105,13 @@ class URL:
     --------
     >>> from blockmdp import lock_bernoulli
     >>> m = lock_bernoulli(horizon=5, switch=0.2)
-    >>> agent = URL(batch=100, iterations=1).fit(m, episodes=5_000, seed=0)
+    >>> agent = URL(batch=100, iterations=1).fit(m, episodes=20_000, seed=0)
     >>> agent.value()
     0.5
     >>> agent.ledger_
-    {'oracle': 100, 'test': 10, 'learn': 5000, 'evaluate': 0}
+    {'oracle': 100, 'test': 10, 'learn': 20000, 'evaluate': 0}
     """
 
-    returns_: NDArray[np.float64]
-    trajectories_: NDArray[np.int64]
-    ledger_: dict[str, int]
-    decoder_: Decoder
-    policy_: NDArray[np.float64]
     tables_: Any
     diary_: list[Refit]
     evaluations_: NDArray[np.float64]
@@ -135,6 +131,7 @@ class URL:
         match_labels: bool = True,
         min_count: float = 10,
         retrain_every: int | None = None,
+        memory: int | None = 100_000,
         restarts: int = 1,
         evaluation: int = 0,
         n_states: int | None = None,
@@ -148,6 +145,7 @@ class URL:
             ("iterations", iterations, 1),
             ("test_batch", test_batch, 0),
             ("retrain_every", retrain_every, 1),
+            ("memory", memory, 1),
             ("restarts", restarts, 1),
             ("evaluation", evaluation, 0),
             ("n_states", n_states, 1),
@@ -167,7 +165,7 @@ class URL:
         self.test_batch = max(batch // 10, 10) if test_batch is None else test_batch
         self.resample, self.pool_levels = resample, pool_levels
         self.match_labels, self.min_count = match_labels, min_count
-        self.retrain_every = retrain_every
+        self.retrain_every, self.memory = retrain_every, memory
         self.restarts, self.evaluation = restarts, evaluation
         self.n_states = n_states
 
@@ -268,6 +266,7 @@ class URL:
         *,
         engine: Engine = "auto",
         horizon: int | None = None,
+        record: bool = False,
     ) -> URL:
         """Learn from scratch (Algorithm 1); the same seed gives the same result.
 
@@ -277,12 +276,15 @@ class URL:
         episodes : K, how many the learner has; the oracle's trajectories come on top.
         seed : of the world's chances, the learner's choices and the oracle's random states.
         engine, horizon : see `blockmdp.simulators.simulate`.
+        record : keep every decoder, with its policy, in `diary_`, for `plot` to look into.
         """
         if int(episodes) != episodes or episodes < 0:
             raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
         simulator = simulate(problem, seed, engine=engine, horizon=horizon)
         simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
-        attempts = [self._attempt(simulator, int(episodes), n) for n in range(self.restarts)]  # 2
+        attempts = [
+            self._attempt(simulator, int(episodes), n, record) for n in range(self.restarts)
+        ]  # 2
         if self.evaluation:  # 13
             means = [
                 simulator.rollout(
@@ -293,7 +295,8 @@ class URL:
         else:
             means = []
         best = attempts[int(np.argmax(means)) if means else 0]  # 14
-        self._simulator = simulator
+        self.__dict__.pop("_greedy", None)
+        self.mdp_, self.seed_ = simulator.mdp, simulator.seed
         self.evaluations_ = np.array(means)
         self.returns_ = np.concatenate([a.returns for a in attempts])
         self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
@@ -302,11 +305,11 @@ class URL:
         self.tables_, self.diary_ = best.tables, best.diary
         return self
 
-    def _attempt(self, simulator: Simulator, K: int, n: int) -> _Attempt:
+    def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """Lines 3-11: one restart."""
         A = self.learner
         run = simulator.start(A, K)  # 3
-        tsr = self._tsr(simulator, n)
+        tsr = self._tsr(simulator, n, record)
         trajectories = np.empty(K, np.int64)
         fresh = None
         while run.k < K:  # 4
@@ -315,16 +318,16 @@ class URL:
             if self.resample or tsr.data is None:
                 f = tsr.decoder(pi, k + 1)  # 6
             elif fresh is not None:
-                f = tsr.retrain(fresh, k + 1)
+                f = tsr.retrain(pi, fresh, k + 1)
             before = simulator.episodes
-            record = self.retrain_every is not None and not self.resample
-            fresh = simulator.learn(run, f, self.retrain_every, record=record)  # 6-7
+            look = self.retrain_every is not None and not self.resample
+            fresh = simulator.learn(run, f, self.retrain_every, record=look)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
         pi = A.policy(run.tables)  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         return _Attempt(Policy(pi, f), run.tables, run.returns, trajectories, tsr.diary)  # 11
 
-    def _tsr(self, simulator: Simulator, n: int) -> TSR:
+    def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         J = self.iterations
         if J is None:
             S = self.n_states or (simulator.mdp.n_states if simulator.mdp else None)
@@ -347,6 +350,8 @@ class URL:
                 min_count=self.min_count,
                 most=None if self.resample else 500,
             ),
+            memory=self.memory,
+            record=record,
             restart=n,
         )
 

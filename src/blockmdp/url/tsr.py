@@ -32,7 +32,8 @@ class Refit:
     ----------
     k : the learner's episode (from 0) before which it happened.
     trajectories : drawn in all by then.
-    f : the decoder that came of it.
+    f, pi : the decoder that came of it, and the policy on its labels; kept where asked for.
+    notes : what was out of the ordinary in the oracle's fitting.
     confirmed : the (level, label) that its test data confirmed.
     agreement : with the decoder before, on fresh data, up to a permutation; NaN for the first.
     relabelled : labels whose name changed against the decoder before, by most of their data.
@@ -40,7 +41,9 @@ class Refit:
 
     k: int
     trajectories: int
-    f: Decoder
+    f: Decoder | None
+    pi: NDArray[np.float64] | None
+    notes: tuple[str, ...]
     confirmed: tuple[tuple[int, int], ...]
     agreement: float
     relabelled: int
@@ -64,6 +67,8 @@ class TSR:
     pool_levels : one decoder for all levels; else one each, as written.
     match_labels : call FixLabel, as written.
     Z : the label standard data.
+    memory : keep at most so many observations, the newest, for the next training.
+    record : keep every decoder in the diary.
     """
 
     simulator: Simulator
@@ -77,6 +82,8 @@ class TSR:
     pool_levels: bool
     match_labels: bool
     Z: LabelStandard
+    memory: int | None = None
+    record: bool = False
     restart: int = 0
     f: Decoder = field(default_factory=know_nothing)
     Pi: list[Policy] = field(default_factory=list)
@@ -96,22 +103,29 @@ class TSR:
                 D = self.simulator.rollout(self.Pi, n, "oracle").observations  # 5
             else:
                 new = self.simulator.rollout([policy], math.ceil(batch), "oracle").observations
-                D = self.data = new if self.data is None else self.data + new
+                D = self._remember(new)
                 batch *= self.growth
             test = self.simulator.rollout([policy], self.B_test, "test").observations  # 6
-            self._train(D, test, k)  # 7-12
+            self._train(D, test, pi, k)  # 7-12
             if self.is_stable:
                 break
         return self.f
 
-    def retrain(self, fresh: Observations, k: int) -> Decoder:
+    def retrain(self, pi: NDArray[np.float64], fresh: Observations, k: int) -> Decoder:
         """As practised: train on all data so far, test on what the learner has just seen."""
         assert self.data is not None
-        self._train(self.data, fresh, k)
-        self.data = self.data + fresh
+        self._train(self.data, fresh, pi, k)
+        self._remember(fresh)
         return self.f
 
-    def _train(self, D: Observations, test: Observations, k: int) -> None:
+    def _remember(self, new: Observations) -> Observations:
+        data = new if self.data is None else self.data + new
+        if self.memory is not None and len(data) > self.memory:
+            data = Observations(data.levels[-self.memory :], data.x[-self.memory :])
+        self.data = data
+        return data
+
+    def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
         before = self.f
         n_labels = max(self.Z.n_labels, before.n_labels)
         f = Decoder.of(self._fit(D), n_labels)  # 7
@@ -125,7 +139,8 @@ class TSR:
         self.f = f
         self.fits += 1
         drawn = self.simulator.episodes
-        self.diary.append(Refit(k - 1, drawn, f, confirmed, agreed, relabelled))
+        kept, acted = (f, pi) if self.record else (None, None)
+        self.diary.append(Refit(k - 1, drawn, kept, acted, f.notes, confirmed, agreed, relabelled))
 
     def _fit(self, D: Observations) -> tuple[Fitted, ...]:
         with np.errstate(over="ignore"):

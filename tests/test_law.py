@@ -1,0 +1,82 @@
+"""The law of learning, over 50 seeds: what FACTS.md measured on the authors' own code.
+
+"Solved at n" is defined in `helpers.solved_at`. The problem's seed is the run's seed, so every run
+has a combination of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import solved_at
+
+from blockmdp import OracleQ, QLearning, Tabular, lock_bernoulli
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(50)
+SWITCHES = [0.0, 0.2, 0.5]
+MEDIAN = {5: 1400, 10: 2000, 20: 3100}  # trajectories, the same at each switch
+
+
+def returns(learner, on, horizon, switch, episodes):
+    """(seeds, episodes)"""
+    return np.array(
+        [
+            Tabular(learner, on)
+            .fit(lock_bernoulli(horizon, switch, seed=seed), episodes, seed=seed)
+            .returns_
+            for seed in SEEDS
+        ]
+    )
+
+
+def solutions(learner, on, horizon, switch, episodes):
+    """Episodes until solved, of each seed; printed in short (`pytest -s`)."""
+    n = np.array([solved_at(r) for r in returns(learner, on, horizon, switch, episodes)])
+    solved = n[np.isfinite(n)]
+    middle = (
+        f"median {np.median(n):.0f}, {n.min():.0f} to {solved.max():.0f}" if len(solved) else ""
+    )
+    print(f"\n{learner} on {on}, H={horizon}, switch={switch}: {len(solved)}/{len(n)}", middle)
+    return n
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("horizon", [5, 10, 20])
+def test_oracleq_on_latent_states_solves_every_seed_in_the_known_time(horizon, switch):
+    n = solutions(OracleQ(lr=0.1, bonus=0.001), "latent", horizon, switch, 20_000)
+    assert np.isfinite(n).all()
+    assert np.median(n) == pytest.approx(MEDIAN[horizon], rel=0.1)
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_qlearning_solves_the_short_lock(switch):
+    n = solutions(QLearning(lr=0.1, exploration=0.001), "latent", 5, switch, 20_000)
+    assert np.isfinite(n).all()
+    assert 1000 <= np.median(n) < 1300
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize(
+    ("lr", "exploration"),
+    [(0.1, 0.001), (0.1, 0.0), (0.1, 0.1), (0.1, 0.5), (0.01, 0.001), (0.5, 0.01), (1.0, 0.001)],
+)
+def test_qlearning_earns_nothing_at_horizon_20(lr, exploration, switch):
+    learner = QLearning(lr=lr, exploration=exploration)
+    r = returns(learner, "latent", 20, switch, 50_000)
+    # a random walk survives with probability 2**-20: about one hit in all 50 seeds together
+    print(f"\n{learner}, H=20, switch={switch}: {int(r.sum())} hits in {r.size} episodes")
+    assert r.sum() <= 10
+    assert np.median(r.sum(axis=1)) == 0
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_oracleq_on_observations_fails_at_horizon_10(switch):
+    n = solutions(OracleQ(lr=0.1, bonus=0.001), "observation", 10, switch, 20_000)
+    assert np.isinf(n).all()
+
+
+def test_oracleq_on_observations_solves_the_shortest_locks():
+    n = solutions(OracleQ(lr=0.1, bonus=0.001), "observation", 3, 0.2, 20_000)
+    assert np.isfinite(n).all()

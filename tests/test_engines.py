@@ -27,7 +27,7 @@ from blockmdp import (
 )
 from blockmdp.envs import BlockMDPEnv
 from blockmdp.sights import ObservationTable
-from blockmdp.simulators import BlockSimulator, GymSimulator, simulate
+from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, simulate
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LEARNERS = [
@@ -355,19 +355,19 @@ BATCHES = [(1, 1), (7, 3), (33, 401), (1 << 18, 1 << 14)]
 
 
 def with_batches(monkeypatch, rows_at_once, least_rows):
-    monkeypatch.setattr(blockmdp.simulators._Tapes, "rows_at_once", rows_at_once)
-    monkeypatch.setattr(blockmdp.simulators._Tapes, "least_rows", least_rows)
+    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "rows_at_once", rows_at_once)
+    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "least_rows", least_rows)
 
 
 def count_fillings(monkeypatch):
     """How often tapes have been filled, [n]."""
-    count, fill = [0], blockmdp.simulators._Tapes._fill
+    count, fill = [0], blockmdp.simulators.tapes.Tapes._fill
 
     def counted(self, *arguments):
         count[0] += 1
         fill(self, *arguments)
 
-    monkeypatch.setattr(blockmdp.simulators._Tapes, "_fill", counted)
+    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "_fill", counted)
     return count
 
 
@@ -466,6 +466,46 @@ def test_observations_go_on_where_latent_states_were_shown_before():
         runs.append(run)
     assert identical(runs[0], runs[1])
     assert identical(runs[0], runs[2])
+
+
+def rows(levels, x):
+    """Observations with their levels, in order of size."""
+    return sorted((int(h), *map(float, row)) for h, row in zip(levels, x))
+
+
+def test_recorded_observations_are_those_that_were_met():
+    mdp = random_mdp(3, 3, 2, 0, per_level(3))
+    records = []
+    for engine in ENGINES:
+        simulator = simulate(mdp, 5, engine=engine)
+        run = simulator.start(Recorder(), 40)
+        assert simulator.learn(run, Nearest(3), 15) is None
+        records.append(simulator.learn(run, Nearest(3), record=True))
+    for seen in records:
+        assert len(seen) == 25 * (mdp.horizon + 1)
+        assert rows(seen.levels, seen.x) == rows(records[0].levels, records[0].x)
+
+
+def test_rollouts_agree_before_and_after_learning():
+    mdp = random_mdp(3, 3, 2, 0, per_level(3))
+    g = np.random.default_rng(0)
+    policies = [Policy(g.dirichlet([1, 1], (3, 3)), Nearest(3, first)) for first in (0, 2)]
+    drawn, runs = [], []
+    for engine in ENGINES:
+        simulator = simulate(mdp, 5, engine=engine)
+        run = simulator.start(Recorder(), 40)
+        simulator.learn(run, Nearest(3), 15)
+        some = simulator.rollout(policies, 30, "test")
+        simulator.learn(run, Nearest(3))
+        more = simulator.rollout(policies[:1], 20, "more")
+        assert simulator.ledger == Counter(learn=40, test=30, more=20)
+        drawn.append((some, more))
+        runs.append(run)
+    for pair, run in zip(drawn[1:], runs[1:]):
+        assert identical(run, runs[0])
+        for one, two in zip(pair, drawn[0]):
+            for field in ("x", "actions", "rewards", "lengths"):
+                assert np.array_equal(getattr(one, field), getattr(two, field))
 
 
 # --- the ledger, seeds, fitting again -------------------------------------------------------------

@@ -12,8 +12,6 @@ from helpers import solved_at
 
 from blockmdp import OracleQ, QLearning, Tabular, lock_bernoulli
 
-pytestmark = pytest.mark.slow
-
 SEEDS = range(50)
 SWITCHES = [0.0, 0.2, 0.5]
 MEDIAN = {5: 1400, 10: 2000, 20: 3100}  # trajectories, the same at each switch
@@ -42,6 +40,17 @@ def solutions(learner, on, horizon, switch, episodes):
     return n
 
 
+def test_solved_means_more_than_450_of_the_last_1000():
+    r = np.zeros(3000)
+    r[1500:1950] = 1
+    assert solved_at(r) == np.inf
+    r[2400] = 1
+    assert solved_at(r) == 2401
+    assert solved_at(np.ones(2000)) == 1000
+    assert solved_at(np.ones(999)) == np.inf
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 @pytest.mark.parametrize("horizon", [5, 10, 20])
 def test_oracleq_on_latent_states_solves_every_seed_in_the_known_time(horizon, switch):
@@ -50,6 +59,7 @@ def test_oracleq_on_latent_states_solves_every_seed_in_the_known_time(horizon, s
     assert np.median(n) == pytest.approx(MEDIAN[horizon], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_qlearning_solves_the_short_lock(switch):
     n = solutions(QLearning(lr=0.1, exploration=0.001), "latent", 5, switch, 20_000)
@@ -57,6 +67,7 @@ def test_qlearning_solves_the_short_lock(switch):
     assert 1000 <= np.median(n) < 1300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 @pytest.mark.parametrize(
     ("lr", "exploration"),
@@ -71,12 +82,14 @@ def test_qlearning_earns_nothing_at_horizon_20(lr, exploration, switch):
     assert np.median(r.sum(axis=1)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_oracleq_on_observations_fails_at_horizon_10(switch):
     n = solutions(OracleQ(lr=0.1, bonus=0.001), "observation", 10, switch, 20_000)
     assert np.isinf(n).all()
 
 
+@pytest.mark.slow
 def test_oracleq_on_observations_solves_the_shortest_locks():
     n = solutions(OracleQ(lr=0.1, bonus=0.001), "observation", 3, 0.2, 20_000)
     assert np.isfinite(n).all()

@@ -45,6 +45,10 @@ class Corridor(gym.Env):
         return self.cell, float(done), done, False, {}
 
 
+class PlainGreedy(OracleQ):
+    act = staticmethod(lambda tables, k, h, s, key: int(tables.q[h, s].argmax()))
+
+
 def limited(env, steps):
     return gym.wrappers.TimeLimit(env, steps)
 
@@ -151,9 +155,20 @@ def test_an_environment_without_a_bound_on_its_episodes_is_refused():
         Tabular(on="observation").fit(Corridor(), 10)
 
 
-def test_an_episode_longer_than_the_horizon_is_refused():
+@pytest.mark.parametrize(
+    "learner",
+    [
+        QLearning(exploration=1.0),
+        pytest.param(
+            PlainGreedy(),
+            marks=pytest.mark.xfail(strict=True, reason="asked to act once more, past its tables"),
+        ),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_an_episode_longer_than_the_horizon_is_refused(learner):
     with pytest.raises(ValueError, match="did not end after 4 steps: give fit a larger horizon"):
-        Tabular(QLearning(exploration=1.0), on="observation").fit(Corridor(9), 10, horizon=4)
+        Tabular(learner, on="observation").fit(Corridor(9), 10, horizon=4)
 
 
 # --- black boxes ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
 from blockmdp.oracles.folded import Predictor, fold
@@ -122,7 +123,7 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
         notes.append(f"{points} different points for {asked} clusters: fitted {points}")
         _set_n_clusters(estimator, points)
     _cut_components(estimator, len(x), notes)
-    with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+    with _threads().limit(limits=1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(x)
     for warning in caught:
@@ -132,6 +133,12 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
     return Fitted(fold(estimator), n_labels, tuple(notes))
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Found once: looking for the thread pools takes longer than many a fit."""
+    return ThreadpoolController()
 
 
 def _can(estimator: Any, method: str) -> bool:

@@ -1,0 +1,109 @@
+"""A BlockMDP in compiled loops, or in the same loops interpreted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp import rng, streams
+from blockmdp.decoder import decode_mixture
+from blockmdp.kernels.jit import interpreted
+from blockmdp.kernels.rollout import advance, choose, start
+from blockmdp.kernels.simulate import learn
+from blockmdp.learners.base import Learner
+from blockmdp.mdp import BlockMDP
+from blockmdp.sights import Sight
+from blockmdp.simulators.base import (
+    Learning,
+    Observations,
+    Policy,
+    Simulator,
+    Trajectories,
+    padded,
+)
+from blockmdp.simulators.tapes import SHOW_LATENT, Tapes
+
+__all__ = ["BlockSimulator"]
+
+
+class BlockSimulator(Simulator):
+    """A BlockMDP in compiled loops; interpreted ones where asked, or where the learner is plain
+    Python.
+    """
+
+    mdp: BlockMDP
+
+    def __init__(self, mdp: BlockMDP, seed: int, *, compiled: bool = True) -> None:
+        super().__init__(seed)
+        self.mdp, self.horizon, self.n_actions = mdp, mdp.horizon, mdp.n_actions
+        self._compiled = compiled
+        self._world_key = streams.world(seed)
+        self._tapes = Tapes(mdp, seed)
+
+    def learn(
+        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+    ) -> Observations | None:
+        stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
+        loop = self._loop(run.learner)
+        visits = self._tapes.visits.copy()
+        while run.k < stop:
+            tape = SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
+            if sight is not None:
+                self._make_room(run, sight.n_labels)
+            with np.errstate(over="ignore"):
+                k = loop(
+                    run.tables,
+                    self.mdp.dynamics,
+                    tape,
+                    self._world_key,
+                    self._agent_key,
+                    self.episodes - run.k,
+                    run.k,
+                    run.returns[:stop],
+                )
+            self.ledger["learn"] += k - run.k
+            run.k = k
+        return self._tapes.shown(visits, self._tapes.visits - visits) if record else None
+
+    def rollout(
+        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+    ) -> Trajectories:
+        mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
+        which = self._mixture(policies, n)
+        e = rng.children(self._world_key, self.episodes, n)
+        c = rng.children(self._policy_key, self.episodes, n)
+        x = np.empty((n, H + 1 if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
+        actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
+        with np.errstate(over="ignore"):
+            s = start(mdp.dynamics.initial, e)
+            for h in range(H + 1):
+                xh = self._tapes.show(h, s)
+                if keep_x:
+                    x[:, h] = xh
+                if h < H:
+                    labels = decode_mixture([p.f for p in policies], which, h, xh)
+                    a = choose(
+                        _stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h
+                    )
+                    actions[:, h] = a
+                    s, rewards[:, h] = advance(model, h, s, a, e)
+        self.ledger[kind] += n
+        return Trajectories(x, actions, rewards, np.full(n, H))
+
+    def _loop(self, learner: Learner) -> Any:
+        functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
+        loop: Any = learn
+        if not (self._compiled and learner.is_compiled()):
+            functions, loop = tuple(map(interpreted, functions)), interpreted(learn)
+        elif learner.compiled_loop is not None:
+            return learner.compiled_loop
+        return lambda *arguments: loop(*functions, *arguments)
+
+
+def _stack(policies: Sequence[Policy], h: int, labels: int) -> NDArray[np.float64]:
+    """The policies' probabilities at level h, (P, L, A), with room for so many labels."""
+    L = max(labels, *(p.pi.shape[1] for p in policies)) if policies else labels
+    return np.stack([padded(p.pi[h], L) for p in policies])

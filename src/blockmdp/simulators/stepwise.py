@@ -1,0 +1,168 @@
+"""Any Gymnasium environment, one step at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from blockmdp import rng
+from blockmdp.envs.gym import mdp_of
+from blockmdp.kernels.rollout import choose_one
+from blockmdp.mdp import BlockMDP
+from blockmdp.sights import Sight
+from blockmdp.simulators.base import (
+    Learning,
+    Observations,
+    Policy,
+    Simulator,
+    Trajectories,
+    padded,
+)
+
+__all__ = ["GymSimulator"]
+
+
+class GymSimulator(Simulator):
+    """Any Gymnasium environment with discrete actions and a bounded episode, one step at a time."""
+
+    def __init__(self, env: gym.Env[Any, Any], seed: int, horizon: int | None = None) -> None:
+        super().__init__(seed)
+        self.env = env
+        self.mdp = mdp_of(env)
+        if not isinstance(env.action_space, gym.spaces.Discrete):
+            raise ValueError(f"{env} has the actions {env.action_space}; Discrete ones are needed")
+        self.n_actions = int(env.action_space.n)
+        self.horizon = horizon or _horizon_of(env, self.mdp)
+        self._first_action = int(env.action_space.start)
+        self._fresh = True
+
+    def learn(
+        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+    ) -> Observations | None:
+        stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
+        learner, seen = run.learner, _Seen()
+        while run.k < stop:
+            with np.errstate(over="ignore"):
+                choices = np.uint64(rng.child(self._agent_key, run.k))
+            x, info = self._reset()
+            s = self._label(run, sight, 0, x, info)
+            total, h, done = 0.0, 0, False
+            while not done:
+                if record:
+                    seen.add(h, x)
+                with np.errstate(over="ignore"):
+                    a = int(learner.act(run.tables, run.k, h, s, np.uint64(rng.step(choices, h))))
+                x, r, done, early, info = self._step(h, a)
+                s_next = -1 if early else self._label(run, sight, h + 1, x, info)
+                learner.update(run.tables, h, s, a, r, s_next)
+                total += r
+                s, h = s_next, h + 1
+            if record:
+                seen.add(h, x)
+            learner.plan(run.tables, run.k)
+            run.returns[run.k] = total
+            run.k += 1
+            self.ledger["learn"] += 1
+        return seen.observations() if record else None
+
+    def rollout(
+        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+    ) -> Trajectories:
+        H = self.horizon
+        which = self._mixture(policies, n)
+        c = rng.children(self._policy_key, self.episodes, n)
+        first = self.episodes
+        x: list[list[Any]] = []
+        actions, rewards = np.zeros((n, H), np.int64), np.zeros((n, H))
+        lengths = np.zeros(n, np.int64)
+        for i in range(n):
+            policy = policies[which[i]]
+            xh, _ = self._reset()
+            rows, h, done = [xh], 0, False
+            while not done:
+                label = int(policy.f.decode(np.array([h]), np.asarray(xh)[None])[0])
+                with np.errstate(over="ignore"):
+                    pi = padded(policy.pi[h], label + 1)
+                    actions[i, h] = choose_one(pi, label, c[i], h)
+                xh, rewards[i, h], done, _, _ = self._step(h, int(actions[i, h]))
+                rows.append(xh)
+                h += 1
+            lengths[i] = h
+            if keep_x:
+                x.append(rows + [np.zeros_like(rows[0])] * (H - h))
+            self.ledger[kind] += 1
+        assert self.episodes == first + n
+        return Trajectories(np.array(x) if keep_x else np.empty((n, 0)), actions, rewards, lengths)
+
+    def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Observation, reward, whether the episode is over, whether early, info."""
+        if h == self.horizon:
+            raise ValueError(
+                f"an episode of {self.env} did not end after {h} steps: give fit a larger horizon, "
+                "or wrap the environment in gymnasium.wrappers.TimeLimit"
+            )
+        x, r, terminated, truncated, info = self.env.step(a + self._first_action)
+        early = bool(terminated) and h + 1 < self.horizon
+        return x, float(r), bool(terminated or truncated), early, info
+
+    def _reset(self) -> tuple[Any, dict[str, Any]]:
+        seed = self.seed if self._fresh else None
+        self._fresh = False
+        return self.env.reset(seed=seed)
+
+    def _label(
+        self, run: Learning, sight: Sight | None, level: int, x: Any, info: dict[str, Any]
+    ) -> int:
+        if sight is None:
+            if "latent_state" not in info:
+                raise ValueError(
+                    f"{self.env} does not tell its latent state (info has no 'latent_state'); "
+                    "learn on='observation'"
+                )
+            label = int(info["latent_state"])
+            self._make_room(run, label + 1)
+        else:
+            label = int(sight.decode(np.array([level]), np.asarray(x)[None])[0])
+            self._make_room(run, sight.n_labels)
+        return label
+
+
+class _Seen:
+    """Collects observations one by one."""
+
+    def __init__(self) -> None:
+        self.levels: list[int] = []
+        self.x: list[Any] = []
+
+    def add(self, level: int, x: Any) -> None:
+        self.levels.append(level)
+        self.x.append(x)
+
+    def observations(self) -> Observations:
+        return Observations(np.array(self.levels, np.int64), np.array(self.x))
+
+
+def _horizon_of(env: gym.Env[Any, Any], mdp: BlockMDP | None) -> int:
+    if mdp is not None:
+        return mdp.horizon
+    horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
+    if not horizon:
+        raise ValueError(
+            f"{env} does not say how long an episode can be: give fit a horizon, or wrap the "
+            "environment in "
+            "gymnasium.wrappers.TimeLimit"
+        )
+    return int(horizon)
+
+
+def _time_limit(env: gym.Env[Any, Any]) -> int | None:
+    limit: int | None = None
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            limit = min(limit or math.inf, env._max_episode_steps)  # type: ignore[assignment]
+        env = env.env
+    return limit

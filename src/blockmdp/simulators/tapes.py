@@ -1,0 +1,112 @@
+"""Observations drawn and decoded before they are needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp import streams
+from blockmdp.emissions import Emission
+from blockmdp.kernels.rollout import number_visits
+from blockmdp.kernels.simulate import Tape
+from blockmdp.kernels.tapes import fill_keys, splice
+from blockmdp.mdp import BlockMDP
+from blockmdp.sights import Sight, by_level
+from blockmdp.simulators.base import Observations
+
+__all__ = ["SHOW_LATENT", "Tapes"]
+
+_NOTHING = np.zeros((0, 0), np.int64)
+SHOW_LATENT = Tape(np.zeros(0, np.int32), _NOTHING, _NOTHING, _NOTHING)
+
+
+class Tapes:
+    """Observations of a BlockMDP, drawn and decoded ahead of their use (see `Tape`).
+
+    What the n-th visit to (level, latent state) shows depends on the seed alone, so neither the
+    size of a batch nor a change of sight in between changes what is seen; a new sight decodes
+    afresh what has not been used yet.
+    """
+
+    rows_at_once = 1 << 18
+    least_rows = 1 << 14  # a call of `predict` costs the same up to about so many
+
+    def __init__(self, mdp: BlockMDP, seed: int) -> None:
+        self.mdp = mdp
+        shape = (mdp.horizon + 1, mdp.n_states)
+        self._cell_keys = np.array(
+            [streams.noise(seed, h, s) for h in range(shape[0]) for s in range(shape[1])], np.uint64
+        )
+        self.visits = np.zeros(shape, np.int64)
+        self._limit = np.zeros(shape, np.int64)
+        self._shift = np.zeros(shape, np.int64)
+        self._labels = np.zeros(0, np.int32)
+        self._sight: Sight | None = None
+        self._then = (
+            np.zeros(shape, np.int64),
+            0,
+        )  # visits, and their episodes, at the last filling
+
+    def filled(self, sight: Sight, episodes: int) -> Tape:
+        """A tape that lasts for one episode at least, and for about as many as there have been so
+        far.
+        """
+        if sight is not self._sight:
+            self._sight = sight
+            self._limit = self.visits.copy()
+        past = int(self.visits[0].sum())
+        visits, episode = self._then
+        rate = (self.visits - visits) / max(past - episode, 1)
+        cells = self.visits.size
+        rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
+        ahead = min(episodes, max(past, 1), rows // (self.mdp.horizon + 1) + 1)
+        spare = min(max(self.least_rows // cells, 16), 1024)
+        expected = rate * ahead
+        want = np.minimum(expected + 2 * np.sqrt(expected) + spare, episodes).astype(np.int64)
+        left = self._limit - self.visits
+        self._fill(sight, left, np.maximum(want - left, 0))
+        self._then = (self.visits.copy(), past)
+        return Tape(self._labels, self._shift, self._limit, self.visits)
+
+    def show(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+        """What the next n trajectories see of their states (n,) at a level, (n, dim)."""
+        keys = number_visits(
+            self._cell_keys.reshape(self.visits.shape)[level], self.visits[level], states
+        )
+        # what the tape holds for these visits is skipped
+        self._limit = np.maximum(self._limit, self.visits)
+        return self.mdp.emission.sample(level, states, keys)
+
+    def shown(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
+        """What visits starts, ..., starts + counts - 1 to each (level, latent state) showed."""
+        level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
+        with np.errstate(over="ignore"):
+            keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
+        return Observations(level, _observe(self.mdp.emission, level, state, keys))
+
+    def _fill(self, sight: Sight, left: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+        ahead = self.shown(self.visits + left, new)
+        labels = np.asarray(sight.decode(ahead.levels, ahead.x), np.int32)
+        first = (self._shift + self.visits).ravel()
+        self._labels = splice(self._labels, first, left.ravel(), labels, new.ravel())
+        held = left + new
+        start = np.cumsum(held.ravel()) - held.ravel()
+        self._limit = self.visits + held
+        self._shift = start.reshape(held.shape) - self.visits
+
+
+def _observe(
+    emission: Emission,
+    levels: NDArray[np.int64],
+    states: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+) -> NDArray[Any]:
+    """One observation for each level, latent state and key, (n, dim)."""
+    if emission.stationary:
+        return emission.sample(0, states, keys)
+    x = np.empty((len(states), emission.dim), emission.dtype)
+    for h, rows in by_level(levels):
+        x[rows] = emission.sample(h, states[rows], keys[rows])
+    return x

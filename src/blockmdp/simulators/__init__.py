@@ -1,8 +1,8 @@
 """Where trajectories come from. Every one that any agent draws is drawn, and counted, here.
 
 The simulators have one face: `BlockSimulator` runs a `BlockMDP` in compiled (or interpreted) loops,
-`GymSimulator` steps through any Gymnasium environment. For a `BlockMDP` both give the same numbers,
-bit for bit.
+`GymSimulator` steps through any Gymnasium environment, `VectorSimulator` through copies of one. For
+a `BlockMDP` the first two give the same numbers, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.simulators.base import Learning, Observations, Policy, Simulator, Trajectories
 from blockmdp.simulators.block import BlockSimulator
 from blockmdp.simulators.stepwise import GymSimulator
+from blockmdp.simulators.vector import VectorSimulator
 
 __all__ = [
     "BlockSimulator",
@@ -27,17 +28,19 @@ __all__ = [
     "Problem",
     "Simulator",
     "Trajectories",
+    "VectorSimulator",
     "simulate",
 ]
 
 Engine = Literal["auto", "compiled", "interpreted", "stepwise"]
-Problem = BlockMDP | gym.Env[Any, Any] | str
+Problem = BlockMDP | gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any] | str
 
 
 def simulate(
     problem: Problem, seed: int = 0, *, engine: Engine = "auto", horizon: int | None = None
 ) -> Simulator:
-    """The simulator of a problem: a BlockMDP, a Gymnasium environment or an environment's id.
+    """The simulator of a problem: a BlockMDP, a Gymnasium environment (also a vector of them) or
+    an environment's id.
 
     Parameters
     ----------
@@ -52,6 +55,10 @@ def simulate(
         )
     if isinstance(problem, str):
         problem = gym.make(problem)
+    if isinstance(problem, gym.vector.VectorEnv):
+        if engine not in ("auto", "stepwise"):
+            raise ValueError(f"engine={engine!r} needs a BlockMDP, and {problem} is a vector env")
+        return VectorSimulator(problem, seed, horizon)
     if isinstance(problem, BlockMDP):
         mdp: BlockMDP | None = problem
     elif isinstance(problem, gym.Env):

@@ -1,0 +1,352 @@
+"""A picture of a fitted agent: what it earned, what its decoder tells apart, how that was trained.
+
+Nothing global changes: no window opens, and matplotlib's settings are left as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from blockmdp.agents.decoded import DecodingAgent, accuracy, confusion, decoded_value
+from blockmdp.mdp import BlockMDP
+
+__all__ = ["look", "picture"]
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's
+_SETTINGS: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9,
+    "figure.titlesize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_FEW = 50  # points that are drawn one by one; trainings whose decoder is measured
+
+
+def look() -> AbstractContextManager[None]:
+    """The package's settings on top of matplotlib's defaults, whatever the user's own are; undone
+    at the end.
+    """
+    return style.context(_SETTINGS, after_reset=True)
+
+
+def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
+    """Draw what a fitted agent did, in up to six panels.
+
+    The upper row: the sliding mean of the returns against all trajectories drawn, the oracle's
+    included; and where the problem's latent states are known, how well the decoder tells them apart
+    at each level, and which labels it gives to each. The lower row, over the trainings of the
+    decoder: how far it agreed with the one before; the labels confirmed so far and those that
+    changed their names; and, where `fit(..., record=True)` kept the decoders of a known problem,
+    their accuracy and the exact value of the policy of that time. Of many trainings, 50 spread
+    evenly are measured so.
+
+    With several restarts, decoder and trainings are those of the restart that was kept.
+
+    Parameters
+    ----------
+    agent : fitted.
+    level : the level whose labels are shown; by default the mean over the levels where a state can
+        be reached.
+
+    Examples
+    --------
+    >>> from blockmdp import URL, lock_bernoulli
+    >>> agent = URL(batch=50, iterations=2).fit(lock_bernoulli(horizon=3), episodes=500)
+    >>> [axes.get_title(loc="left") for axes in picture(agent).axes][:3]
+    ['Returns', 'Accuracy of the decoder', 'Labels of each state']
+    """
+    if not hasattr(agent, "returns_"):
+        raise ValueError("there is nothing to draw yet: call fit first")
+    mdp = agent.mdp_
+    if level is not None and (mdp is None or not 0 <= level <= mdp.horizon):
+        has = "the problem is a black box" if mdp is None else f"levels are 0 to {mdp.horizon}"
+        raise ValueError(f"level {level!r} cannot be shown: {has}")
+    diary = getattr(agent, "diary_", [])
+    trainings = _Trainings.of(agent, mdp, diary) if diary else None
+    inside = None if mdp is None else _Inside(mdp, agent.confusion(), mdp.reachability() > 0)
+    upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent, inside, diary)]
+    lower: list[Callable[[Axes], None]] = []
+    if inside is not None:
+        upper.append(lambda ax: _accuracy(ax, inside))
+        upper.append(lambda ax: _labels(ax, inside, agent.decoder_.pooled, level))
+    if trainings is not None:
+        lower.append(lambda ax: _agreement(ax, trainings))
+        lower.append(lambda ax: _names(ax, trainings, agent.decoder_.pooled, inside))
+        if inside is not None and len(trainings.measured):
+            lower.append(lambda ax: _values(ax, trainings, inside.mdp))
+    rows = [upper + lower] if len(upper) == 1 else [row for row in (upper, lower) if row]
+    with look():
+        width = 3.6 * max(2, *map(len, rows))
+        figure = Figure((width, 0.4 + 2.9 * len(rows)), layout="constrained")
+        grid = figure.add_gridspec(len(rows), 6, hspace=0.08)
+        for i, row in enumerate(rows):
+            span = 6 // len(row)
+            for j, draw in enumerate(row):
+                draw(figure.add_subplot(grid[i, j * span : (j + 1) * span]))
+        figure.suptitle(_caption(agent), x=0.01, ha="left")
+    return figure
+
+
+# --- what is known --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Inside:
+    """The decoder against the latent states. C: (H + 1, S, labels), reachable: (H + 1, S)."""
+
+    mdp: BlockMDP
+    C: NDArray[np.float64]
+    reachable: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """The diary as arrays (n,); accuracy and value of those that were measured (m,)."""
+
+    x: NDArray[np.float64]
+    agreement: NDArray[np.float64]
+    confirmed: NDArray[np.int64]
+    relabelled: NDArray[np.int64]
+    noted: NDArray[np.bool_]
+    measured: NDArray[np.int64]
+    accuracy: NDArray[np.float64]
+    value: NDArray[np.float64]
+    since_start: bool
+
+    @classmethod
+    def of(cls, agent: DecodingAgent, mdp: BlockMDP | None, diary: Sequence[Any]) -> _Trainings:
+        kept = np.array([i for i, d in enumerate(diary) if d.f is not None and d.pi is not None])
+        measured = np.empty(0, np.int64)
+        if mdp is not None and len(kept):
+            n = min(len(kept), _FEW)
+            measured = kept[np.linspace(0, len(kept) - 1, n).round().astype(np.int64)]
+        right, value = np.empty(len(measured)), np.empty(len(measured))
+        for j, i in enumerate(measured):
+            assert mdp is not None
+            samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
+            C = confusion(mdp, diary[i].f, samples, agent.seed_)
+            right[j] = accuracy(C, mdp.reachability() > 0).min()
+            value[j] = decoded_value(mdp, diary[i].pi, C)
+        return cls(
+            np.array([d.trajectories for d in diary], np.float64),
+            np.array([d.agreement for d in diary], np.float64),
+            np.cumsum([len(d.confirmed) for d in diary]),
+            np.array([d.relabelled for d in diary], np.int64),
+            np.array([bool(d.notes) for d in diary]),
+            measured,
+            right,
+            value,
+            _kept(agent) == 0,
+        )
+
+
+def _kept(agent: DecodingAgent) -> int:
+    """The restart whose policy the agent has."""
+    means = getattr(agent, "evaluations_", np.empty(0))
+    return int(np.argmax(means)) if len(means) else 0
+
+
+def _caption(agent: DecodingAgent) -> str:
+    name = type(agent).__name__ + (f" on {agent.mdp_.name}" if agent.mdp_ is not None else "")
+    kinds = ", ".join(f"{kind} {n:,}" for kind, n in agent.ledger_.items() if n)
+    return f"{name}, seed {agent.seed_}: {sum(agent.ledger_.values()):,} trajectories ({kinds})"
+
+
+# --- the panels -----------------------------------------------------------------------------------
+def _returns(ax: Axes, agent: DecodingAgent, inside: _Inside | None, diary: Sequence[Any]) -> None:
+    restarts = getattr(agent, "restarts", 1)
+    kept = _kept(agent)
+    K = len(agent.returns_) // restarts
+    window = max(1, min(1000, K // 20))
+    end = 0.0 if not diary else float(diary[-1].trajectories)
+    mean = f"mean of {window:,} episodes" if window > 1 else "each episode"
+    for n in range(restarts) if K else ():
+        x = agent.trajectories_[n * K : (n + 1) * K]
+        total = np.cumsum(np.append(0.0, agent.returns_[n * K : (n + 1) * K]))
+        y = (total[window:] - total[:-window]) / window
+        x = x[window - 1 :]
+        step = -(-len(x) // 2000)
+        first_other = n == int(kept == 0)
+        if n == kept:
+            _line(ax, x[::step], y[::step], BLUE, mean, zorder=3)
+            end = max(end, float(x[-1]))
+        else:
+            label = "other restarts" if first_other else None
+            ax.plot(x[::step], y[::step], color=GREY, alpha=0.4, lw=1, label=label)
+    if not K:
+        _say(ax, "no episodes")
+    if inside is not None:
+        _optimum(ax, inside.mdp)
+        value = decoded_value(inside.mdp, agent.policy_, inside.C)
+        label = f"policy learnt: {value:.3g}"
+        ax.plot(end, value, "D", ms=5, color=ORANGE, zorder=4, clip_on=False, label=label)
+    ax.set_xlim(left=0)
+    _finish(ax, "Returns", "trajectories of any kind", "return")
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _accuracy(ax: Axes, inside: _Inside) -> None:
+    levels = np.arange(inside.mdp.horizon + 1)
+    blind = 1 / inside.reachable.sum(axis=1)
+    _line(ax, levels, accuracy(inside.C, inside.reachable), BLUE, "decoder", zorder=3)
+    ax.step(levels, blind, where="mid", color=GREY, lw=0.8, label="one label for all")
+    ax.set_ylim(0, 1.04)
+    _finish(ax, "Accuracy of the decoder", "level", "share of states told apart")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+
+
+def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
+    C, weight = inside.C, inside.reachable.astype(np.float64)
+    S = C.shape[1]
+    if level is not None:
+        C, weight = C[level : level + 1], weight[level : level + 1]
+    if pooled or level is not None:
+        order = _order((C * weight[:, :, None]).mean(axis=0))
+        C, names = C[:, :, order], [str(i) for i in order]
+    else:  # labels of different levels have nothing to do with each other: match them one by one
+        C = np.pad(C, ((0, 0), (0, 0), (0, max(S - C.shape[2], 0))))
+        C = np.stack([c[:, _order(c * w[:, None])] for c, w in zip(C, weight)])
+        names = [f"of {s}" if s < S else "more" for s in range(C.shape[2])]
+    seen = weight.sum(axis=0)
+    share = np.full((S, C.shape[2]), np.nan)
+    np.divide(np.einsum("hsl,hs->sl", C, weight), seen[:, None], share, where=seen[:, None] > 0)
+    ax.set_facecolor("#dddddd")  # shows where a state cannot be reached
+    image = ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    if share.size <= 48:
+        for (s, label), p in np.ndenumerate(share):
+            text = "" if np.isnan(p) else "·" if p == 0 else f"{p:.2f}"
+            colour = "white" if p > 0.5 else "black"
+            ax.text(label, s, text, ha="center", va="center", fontsize=8, color=colour)
+    if ax.figure is not None:
+        bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.06)
+        bar.set_label("share of observations")
+        bar.outline.set_visible(False)  # type: ignore[operator]
+    ax.spines[:].set_visible(False)
+    where = "mean over levels" if level is None else f"level {level}"
+    what = "label" if pooled or level is not None else "label, matched at each level"
+    _finish(ax, "Labels of each state", what, f"latent state ({where})")
+    ax.tick_params(length=0)
+    if len(names) <= 12:
+        ax.set_xticks(range(len(names)), names)
+    else:
+        ax.set_xticks([])
+        ax.set_xlabel(f"{len(names)} labels")
+    ax.yaxis.set_major_locator(MaxNLocator(12, integer=True))
+
+
+def _agreement(ax: Axes, t: _Trainings) -> None:
+    compared = ~np.isnan(t.agreement)
+    if compared.any():
+        _line(ax, t.x[compared], t.agreement[compared], BLUE, "agreement with the one before")
+    elif not len(t.measured):
+        _say(ax, f"{len(t.x)} training{'s' * (len(t.x) > 1)}, none compared with the one before")
+    if len(t.measured):
+        _line(ax, t.x[t.measured], t.accuracy, ORANGE, "accuracy, worst level", marker="s")
+    if t.noted.any():
+        x = t.x[t.noted]
+        label = f"oracle left a note ({len(x):,})"
+        ax.plot(x, np.full(len(x), 0.02), "|", color=GREY, ms=6, label=label)
+    ax.set_ylim(0, 1.04)
+    _finish(ax, "Decoders in training", "", "share")
+    _over_trainings(ax, t)
+
+
+def _names(ax: Axes, t: _Trainings, pooled: bool, inside: _Inside | None) -> None:
+    x, n = t.x, t.confirmed
+    marker = "o" if len(x) <= _FEW else None
+    ax.step(x, n, where="post", color=BLUE, lw=1.5, marker=marker, ms=4, label="confirmed so far")
+    total = int(t.relabelled.sum())
+    changed = t.relabelled > 0
+    label = f"renamed ({total:,} in all)"
+    ax.vlines(x[changed], 0, t.relabelled[changed], color=ORANGE, lw=1.2, label=label)
+    top = int(max(n[-1], t.relabelled.max(), 1))
+    if inside is not None:
+        states = inside.reachable.any(axis=0).sum() if pooled else inside.reachable.sum()
+        there = "states" if pooled else "states of all levels"
+        ax.axhline(states, color=GREY, lw=0.8, zorder=1, label=f"{there}: {states}")
+        top = max(top, int(states))
+    ax.set_ylim(0, 1.08 * top)
+    _finish(ax, "Names of labels", "", "labels")
+    ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _over_trainings(ax, t)
+
+
+def _values(ax: Axes, t: _Trainings, mdp: BlockMDP) -> None:
+    _line(ax, t.x[t.measured], t.value, ORANGE, "policy of the time", marker="s")
+    _optimum(ax, mdp)
+    _finish(ax, "Value of the policy", "", "expected return")
+    _over_trainings(ax, t)
+
+
+# --- what panels share ----------------------------------------------------------------------------
+def _line(
+    ax: Axes, x: Any, y: Any, colour: str, label: str, marker: str = "o", zorder: float = 2
+) -> None:
+    """A line; few points are marked, many points that jump about are dots alone."""
+    few = len(x) <= _FEW
+    jumps = not few and float(np.abs(np.diff(y)).mean()) > 0.1 * float(np.ptp(y)) > 0
+    style = "" if jumps else "-"
+    dots = marker if few else "." if jumps else None
+    ax.plot(x, y, style, marker=dots, ms=4, lw=1.5, color=colour, label=label, zorder=zorder)
+
+
+def _optimum(ax: Axes, mdp: BlockMDP) -> None:
+    best = mdp.optimal_value()
+    ax.axhline(best, color=GREY, lw=0.8, zorder=1, label=f"optimum: {best:.3g}")
+    low, high = ax.dataLim.y0, ax.dataLim.y1
+    if best > 0 and not low < 0:
+        ax.set_ylim(0, 1.08 * max(best, high if np.isfinite(high) else best))
+
+
+def _over_trainings(ax: Axes, t: _Trainings) -> None:
+    ax.set_xlabel(f"trajectories, at {len(t.x):,} training{'s' * (len(t.x) > 1)} of the decoder")
+    if t.since_start:
+        ax.set_xlim(0, 1.04 * t.x[-1])
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _finish(ax: Axes, title: str, x_label: str, y_label: str) -> None:
+    """Title, then two lines of legend, then the panel: nothing is drawn over the data."""
+    ax.set_title(title, pad=30)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    ax.tick_params(labelsize=8, width=0.6)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1),
+            ncols=2,
+            borderaxespad=0.2,
+            handlelength=1.6,
+            columnspacing=1.2,
+            labelspacing=0.3,
+        )
+
+
+def _say(ax: Axes, text: str) -> None:
+    ax.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=ax.transAxes)
+
+
+def _order(share: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The labels in the order of the states they are best matched with, then the rest. (S, L)"""
+    states, labels = linear_sum_assignment(-share)
+    rest = np.setdiff1d(np.arange(share.shape[1]), labels)
+    rest = rest[np.argsort(share[:, rest].argmax(axis=0), kind="stable")]
+    return np.concatenate([labels[np.argsort(states)], rest])

@@ -1,11 +1,11 @@
 """`make bench`: what an environment step costs, in the naive loop and in blockmdp, side by side.
 
-Everything runs in one process on one thread. A row of the table is measured by turns, naive and
-blockmdp, several times over, so that a machine that slows down slows both; each one's best time
-counts. Learning is part of a step. The naive loop gets fewer episodes than blockmdp, which is in
-its favour: its steps grow slower as observations pile up in its dictionary. Code is compiled
-before the clock starts; what compiling takes is measured apart, in a fresh process with an empty
-cache.
+Everything runs in one process on one thread, and time is that process's time on its core, so that
+other processes count for little. A row of the table is measured by turns, naive and blockmdp,
+several times over, so that a machine that slows down slows both; each one's best time counts.
+Learning is part of a step. The naive loop gets fewer episodes than blockmdp, which is in its
+favour: its steps grow slower as observations pile up in its dictionary. Code is compiled before
+the clock starts; what compiling takes is measured apart, in a fresh process with an empty cache.
 
 `python -m benchmarks --quick` takes a fast look. To measure more, add to `rows`.
 """
@@ -101,9 +101,9 @@ def rows(quick: bool) -> list[Row]:
 
 # --- how it is measured --------------------------------------------------------------------------
 def seconds(function: Callable[..., object], *arguments: Any) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     function(*arguments)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def measure(row: Row, repetitions: int) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian
 from blockmdp.envs import lock_bernoulli, lock_gaussian
 from blockmdp.learners import Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
+from blockmdp.pcid import PCID
 from blockmdp.url import URL
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "PCID",
     "URL",
     "BlockMDP",
     "Emission",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from blockmdp.decoder import Decoder
 from blockmdp.oracles.fitting import Constant, Fitted
-from blockmdp.oracles.folded import LinearScores, QuadraticScores
+from blockmdp.oracles.folded import LinearScores, NetworkScores, QuadraticScores
 
 __all__ = ["read_policy", "write_policy"]
 
@@ -25,6 +25,7 @@ _FORMAT, _VERSION = "blockmdp policy", 1
 _FOLDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "linear": (LinearScores, ("W", "b")),
     "quadratic": (QuadraticScores, ("W", "b", "c")),
+    "network": (NetworkScores, ("W", "b", "V", "c")),
     "constant": (Constant, ()),
 }
 _TRUSTED = ["blockmdp.oracles.fitting.Completed"]

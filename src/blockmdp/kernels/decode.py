@@ -6,11 +6,13 @@ promise that.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from blockmdp.kernels.jit import jit
 
-__all__ = ["linear_labels", "quadratic_labels"]
+__all__ = ["linear_labels", "network_labels", "quadratic_labels"]
 
 
 @jit
@@ -58,6 +60,33 @@ def quadratic_labels(x, W, b, c):
                 for j in range(x.shape[1]):
                     y += W[k, m, j] * row[j]
                 score -= 0.5 * y * y
+            if score > best:
+                best = score
+                label = k
+        labels[i] = label
+    return labels
+
+
+@jit
+def network_labels(x, W, b, V, c):
+    """argmax over k of V[k] . sigmoid(W x + b) + c[k]: a network with one hidden layer.
+
+    x: (n, d). W: (units, d). b: (units,). V: (K, units). c: (K,). Returns (n,) int32.
+    """
+    labels = np.empty(len(x), np.int32)
+    hidden = np.empty(len(b))
+    for i in range(len(x)):
+        for m in range(len(b)):
+            y = b[m]
+            for j in range(x.shape[1]):
+                y += W[m, j] * x[i, j]
+            hidden[m] = 1.0 / (1.0 + math.exp(-y))
+        best = -np.inf
+        label = 0
+        for k in range(len(c)):
+            score = c[k]
+            for m in range(len(b)):
+                score += V[k, m] * hidden[m]
             if score > best:
                 best = score
                 label = k

@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 from blockmdp import rng
 from blockmdp.oracles.folded import Predictor, fold
 
-__all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle"]
+__all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle", "one_thread"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
         notes.append(f"{points} different points for {asked} clusters: fitted {points}")
         _set_n_clusters(estimator, points)
     _cut_components(estimator, len(x), notes)
-    with _threads().limit(limits=1), warnings.catch_warnings(record=True) as caught:
+    with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(x)
     for warning in caught:
@@ -133,6 +133,11 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
     return Fitted(fold(estimator), n_labels, tuple(notes))
+
+
+def one_thread() -> Any:
+    """A context in which numerical libraries keep to one thread, so that results repeat."""
+    return _threads().limit(limits=1)
 
 
 @cache

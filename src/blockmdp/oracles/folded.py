@@ -18,9 +18,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from blockmdp.kernels.decode import linear_labels, quadratic_labels
+from blockmdp.kernels.decode import linear_labels, network_labels, quadratic_labels
 
-__all__ = ["LinearScores", "Predictor", "QuadraticScores", "fold"]
+__all__ = ["LinearScores", "NetworkScores", "Predictor", "QuadraticScores", "fold"]
 
 Array = NDArray[np.float64]
 
@@ -56,6 +56,22 @@ class QuadraticScores:
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
         return np.asarray(quadratic_labels(x, self.W, self.b, self.c), np.int32)
+
+
+@dataclass(frozen=True)
+class NetworkScores:
+    """The label k with the largest V[k] . sigmoid(W x + b) + c[k].
+
+    W: (units, d), b: (units,), V: (K, units), c: (K,).
+    """
+
+    W: Array
+    b: Array
+    V: Array
+    c: Array
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
 
 
 def fold(estimator: Any) -> Any:

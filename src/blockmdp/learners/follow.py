@@ -1,0 +1,64 @@
+"""A learner that has learnt already: it follows a given policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.jit import inlined, jit
+from blockmdp.kernels.simulate import learn, no_plan
+from blockmdp.learners.base import Learner
+from blockmdp.rng import uniform
+
+__all__ = ["Follow"]
+
+
+class Tables(NamedTuple):
+    pi: NDArray[np.float64]  # (H, S, A)
+
+
+@inlined
+def act(tables, k, h, s, key):
+    pi = tables.pi
+    u = uniform(key, 0)
+    total = 0.0
+    action = 0
+    for a in range(pi.shape[2]):
+        if pi[h, s, a] > 0.0 and u >= total:
+            action = a
+        total += pi[h, s, a]
+    return action
+
+
+@inlined
+def update(tables, h, s, a, r, s_next):
+    pass
+
+
+@jit
+def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
+    return learn(
+        act, update, no_plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Follow(Learner):
+    """Acts by pi (H, labels, A); at random where it meets a label that pi does not know."""
+
+    pi: NDArray[np.float64]
+
+    def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
+        pi = np.full((H, max(S, self.pi.shape[1]), A), 1.0 / A)
+        pi[:, : self.pi.shape[1]] = self.pi
+        return Tables(pi)
+
+    def policy(self, tables: Any) -> NDArray[np.float64]:
+        return np.asarray(tables.pi, np.float64)
+
+    act = staticmethod(act)
+    update = staticmethod(update)
+    compiled_loop = staticmethod(loop)

@@ -1,0 +1,286 @@
+"""PCID: policy cover via inductive decoding (Du, Krishnamurthy, Jiang, Agarwal, Dudik, Langford
+2019, *Provably efficient RL with rich observations via latent state decoding*, Algorithm 1), in the
+form in which it is practised.
+
+Level by level: come to the known states of a level by their homing policies, act at random, and
+learn from the observations of the next level which (state, action) they came from. States of the
+next level are what these predictions cluster into. So two latent states that are reached alike, with
+the same backward distribution over (state, action), are one to PCID.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPRegressor
+
+from blockmdp import rng, streams
+from blockmdp.agents.decoded import DecodingAgent
+from blockmdp.decoder import Decoder
+from blockmdp.learners.follow import Follow
+from blockmdp.oracles.fitting import Constant, Fitted, one_thread
+from blockmdp.oracles.folded import LinearScores, NetworkScores
+from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
+
+__all__ = ["PCID", "Level"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Level:
+    """What was found at one level: a line in the agent's diary.
+
+    Attributes
+    ----------
+    level : int
+    trajectories : drawn in all by then.
+    clusters : states found.
+    sizes : observations in each.
+    reach : (clusters,) how likely the homing policy of each is to come there, by the learnt model.
+    """
+
+    level: int
+    trajectories: int
+    clusters: int
+    sizes: tuple[int, ...]
+    reach: tuple[float, ...]
+
+
+class PCID(DecodingAgent):
+    """Explore level by level with homing policies, then plan and exploit.
+
+    Parameters
+    ----------
+    model : "linear" least squares, or a "network" with one hidden layer of logistic units, as many
+        as clusters.
+    n : trajectories a level.
+    n_clusters : states a level at the most.
+    min_cluster : while a cluster has fewer points, look for one cluster less.
+
+    Attributes
+    ----------
+    returns_ : (episodes,) the return of each episode of exploitation.
+    trajectories_ : (episodes,) trajectories of any kind drawn by the end of each.
+    ledger_ : trajectories drawn, by kind: "explore" and "learn", the exploitation.
+    decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
+    diary_ : a `Level` for each level.
+    transitions_ : (H, labels, A, labels) as estimated.
+
+    Examples
+    --------
+    >>> from blockmdp import lock_bernoulli
+    >>> agent = PCID(n=300).fit(lock_bernoulli(horizon=5, switch=0.2), episodes=5_000, seed=0)
+    >>> agent.value()
+    0.5
+    >>> agent.ledger_
+    {'explore': 1500, 'learn': 5000}
+    """
+
+    diary_: list[Level]
+    transitions_: Array
+
+    def __init__(
+        self,
+        model: Literal["linear", "network"] = "linear",
+        n: int = 300,
+        n_clusters: int = 3,
+        *,
+        min_cluster: int = 30,
+    ) -> None:
+        if model not in ("linear", "network"):
+            raise ValueError(f"model must be 'linear' or 'network', got {model!r}")
+        for name, value in (("n", n), ("n_clusters", n_clusters), ("min_cluster", min_cluster)):
+            if int(value) != value or value < 1:
+                raise ValueError(f"{name} must be a whole number, 1 or more; got {value!r}")
+        self.model, self.n, self.n_clusters = model, n, n_clusters
+        self.min_cluster = min_cluster
+
+    def __repr__(self) -> str:
+        return f"PCID({self.model!r}, n={self.n}, n_clusters={self.n_clusters})"
+
+    def fit(
+        self,
+        problem: Problem,
+        episodes: int,
+        seed: int = 0,
+        *,
+        engine: Engine = "auto",
+        horizon: int | None = None,
+    ) -> PCID:
+        """Explore n trajectories a level, then exploit for `episodes`.
+
+        Parameters
+        ----------
+        problem : a BlockMDP, a Gymnasium environment or an environment's id.
+        episodes : how many to exploit for; those of exploration come on top.
+        seed : of the world's chances, the policies' choices and the fits' random states.
+        engine, horizon : see `blockmdp.simulators.simulate`.
+        """
+        if int(episodes) != episodes or episodes < 0:
+            raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
+        simulator = simulate(problem, seed, engine=engine, horizon=horizon)
+        simulator.ledger.update({"explore": 0, "learn": 0})
+        self._explore(simulator)
+        self.policy_ = _plan(self.transitions_, self._rewards)
+        drawn = simulator.episodes
+        run = simulator.start(Follow(self.policy_), int(episodes))
+        simulator.learn(run, self.decoder_)
+        self.__dict__.pop("_greedy", None)
+        self.mdp_, self.seed_ = simulator.mdp, simulator.seed
+        self.returns_, self.ledger_ = run.returns, dict(simulator.ledger)
+        self.trajectories_ = drawn + np.arange(1, len(run.returns) + 1)
+        return self
+
+    def _explore(self, simulator: Simulator) -> None:
+        H, A, S = simulator.horizon, simulator.n_actions, self.n_clusters
+        fitted = [Fitted(Constant(), 1)] * (H + 1)
+        P = np.zeros((H, S, A, S))  # of the labels found so far
+        P[:, :, :, 0] = 1.0  # what was never seen leads anywhere
+        R = np.zeros((H, S, A))
+        found, self.diary_ = 1, []
+        for h in range(H):
+            f = Decoder.of(tuple(fitted), S)
+            cover = [Policy(_homing(P, h, s, H), f) for s in range(found)]
+            D = simulator.rollout(cover, self.n, "explore")
+            there = D.lengths > h
+            x, a, r = D.x[there, h + 1], D.actions[there, h], D.rewards[there, h]
+            x = x.reshape(len(x), -1)
+            s = f.decode(np.full(len(x), h), D.x[there, h])
+            came_from = s.astype(np.int64) * A + a  # y = (state, action)
+            with np.errstate(over="ignore"):
+                key = np.uint64(rng.child(streams.estimator(simulator.seed), h))
+            fitted[h + 1] = self._decode_backward(x, came_from, found * A, key)
+            t = fitted[h + 1].predict(x)
+            counts = np.zeros((S, A, S))
+            np.add.at(counts, (s, a, t), 1)
+            paid = np.zeros((S, A))
+            np.add.at(paid, (s, a), r)
+            total = counts.sum(axis=2)
+            seen = total > 0
+            P[h][seen] = counts[seen] / total[seen][:, None]
+            R[h][seen] = paid[seen] / total[seen]
+            found = fitted[h + 1].n_labels
+            sizes = tuple(int(n) for n in np.bincount(t, minlength=found))
+            reach = tuple(float(_reach(P, h + 1, s)) for s in range(found))
+            self.diary_.append(Level(h + 1, simulator.episodes, found, sizes, reach))
+        self.transitions_, self._rewards = P, R
+        self.decoder_ = Decoder.of(tuple(fitted), S)
+
+    def _decode_backward(
+        self, x: NDArray[Any], came_from: NDArray[np.int64], n_pairs: int, key: np.uint64
+    ) -> Fitted:
+        """Predict the (state, action) indicator from the observation; cluster the predictions."""
+        if len(x) == 0:
+            return Fitted(Constant(), 1, ("no observations to learn from",))
+        indicator = np.eye(n_pairs)[came_from]
+        notes: list[str] = []
+        with np.errstate(over="ignore"):
+            states = [int(rng.integer(key, i, 2**31 - 1)) for i in range(2)]
+        with one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            g: Any
+            if self.model == "linear":
+                g = _Linear.fit(x, indicator)
+            else:
+                g = _Network.fit(x, indicator, self.n_clusters, states[0])
+            predicted = g.predict(x)
+            k = min(self.n_clusters, len(np.unique(predicted, axis=0)))
+            while True:
+                clusters = KMeans(k, n_init=10, random_state=states[1]).fit(predicted)
+                smallest = np.bincount(clusters.labels_, minlength=k).min()
+                if k == 1 or smallest >= self.min_cluster:
+                    break
+                k -= 1
+        if k < self.n_clusters:
+            notes.append(
+                f"{k} clusters: with one more, one had fewer than {self.min_cluster} points"
+            )
+        return Fitted(g.nearest(clusters.cluster_centers_), k, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """Least squares: x -> A x + a."""
+
+    A: Array
+    a: Array
+
+    @classmethod
+    def fit(cls, x: NDArray[Any], y: Array) -> _Linear:
+        X = np.column_stack([x.astype(np.float64), np.ones(len(x))])
+        B = np.linalg.lstsq(X, y, rcond=None)[0]
+        return cls(np.asarray(B[:-1].T, np.float64), np.asarray(B[-1], np.float64))
+
+    def predict(self, x: NDArray[Any]) -> Array:
+        return np.asarray(x @ self.A.T + self.a, np.float64)
+
+    def nearest(self, C: Array) -> LinearScores:
+        """The centre c next to A x + a: the largest c . (A x + a) - |c|^2 / 2."""
+        return LinearScores(np.ascontiguousarray(C @ self.A), C @ self.a - 0.5 * (C**2).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class _Network:
+    """One hidden layer of logistic units, linear outputs."""
+
+    net: MLPRegressor
+
+    @classmethod
+    def fit(cls, x: NDArray[Any], y: Array, units: int, random_state: int) -> _Network:
+        net = MLPRegressor(
+            (units,), activation="logistic", solver="lbfgs", max_iter=500, random_state=random_state
+        )
+        return cls(net.fit(x.astype(np.float64), y))
+
+    def predict(self, x: NDArray[Any]) -> Array:
+        return np.asarray(self.net.predict(x.astype(np.float64)), np.float64).reshape(len(x), -1)
+
+    def nearest(self, C: Array) -> NetworkScores:
+        (W, V), (b, v) = self.net.coefs_, self.net.intercepts_
+        return NetworkScores(
+            np.ascontiguousarray(W.T),
+            np.ascontiguousarray(b),
+            np.ascontiguousarray(C @ V.T),
+            C @ v - 0.5 * (C**2).sum(axis=1),
+        )
+
+
+def _homing(P: Array, level: int, target: int, H: int) -> Array:
+    """The policy most likely to come to a state of a level, (H, S, A); random from there on."""
+    _, S, A, _ = P.shape
+    pi = np.full((H, S, A), 1.0 / A)
+    V = np.eye(S)[target]
+    for h in reversed(range(level)):
+        Q = P[h] @ V
+        pi[h] = _greedy(Q)
+        V = Q.max(axis=1)
+    return pi
+
+
+def _reach(P: Array, level: int, target: int) -> float:
+    V = np.eye(P.shape[1])[target]
+    for h in reversed(range(level)):
+        V = (P[h] @ V).max(axis=1)
+    return float(V[0])
+
+
+def _plan(P: Array, R: Array) -> Array:
+    """The policy with the largest value in the learnt model, (H, S, A)."""
+    pi, V = np.empty(R.shape), np.zeros(R.shape[1])
+    for h in reversed(range(len(R))):
+        Q = R[h] + P[h] @ V
+        pi[h], V = _greedy(Q), Q.max(axis=1)
+    return pi
+
+
+def _greedy(Q: Array) -> Array:
+    """The best action of each state, any of equally good ones. Q: (S, A)."""
+    best = Q.max(axis=1, keepdims=True) == Q
+    return np.asarray(best / best.sum(axis=1, keepdims=True), np.float64)

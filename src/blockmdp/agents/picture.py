@@ -37,7 +37,7 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_FEW = 50  # points that are drawn one by one; trainings whose decoder is measured
+_FEW = 50  # points that are marked one by one; trainings whose decoder is measured
 
 
 def look() -> AbstractContextManager[None]:
@@ -192,10 +192,10 @@ def _returns(ax: Axes, agent: DecodingAgent, inside: _Inside | None, diary: Sequ
     if not K:
         _say(ax, "no episodes")
     if inside is not None:
-        _optimum(ax, inside.mdp)
         value = decoded_value(inside.mdp, agent.policy_, inside.C)
         label = f"policy learnt: {value:.3g}"
-        ax.plot(end, value, "D", ms=5, color=ORANGE, zorder=4, clip_on=False, label=label)
+        ax.plot(end, value, "D", ms=5, color=GREEN, zorder=4, clip_on=False, label=label)
+        _optimum(ax, inside.mdp)
     ax.set_xlim(left=0)
     _finish(ax, "Returns", "trajectories of any kind", "return")
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -233,36 +233,33 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
             text = "" if np.isnan(p) else "·" if p == 0 else f"{p:.2f}"
             colour = "white" if p > 0.5 else "black"
             ax.text(label, s, text, ha="center", va="center", fontsize=8, color=colour)
-    if ax.figure is not None:
+    else:
         bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.06)
-        bar.set_label("share of observations")
+        bar.ax.tick_params(labelsize=8, width=0.6)
         bar.outline.set_visible(False)  # type: ignore[operator]
     ax.spines[:].set_visible(False)
     where = "mean over levels" if level is None else f"level {level}"
-    what = "label" if pooled or level is not None else "label, matched at each level"
-    _finish(ax, "Labels of each state", what, f"latent state ({where})")
+    matched = "" if pooled or level is not None else "matched at each level, "
+    named = len(names) <= 12
+    what = "label" if named else f"{len(names)} labels"
+    _finish(ax, "Labels of each state", f"{what} ({matched}{where})", "latent state")
     ax.tick_params(length=0)
-    if len(names) <= 12:
-        ax.set_xticks(range(len(names)), names)
-    else:
-        ax.set_xticks([])
-        ax.set_xlabel(f"{len(names)} labels")
+    ax.set_xticks(range(len(names)) if named else [], names if named else [])
     ax.yaxis.set_major_locator(MaxNLocator(12, integer=True))
 
 
 def _agreement(ax: Axes, t: _Trainings) -> None:
     compared = ~np.isnan(t.agreement)
     if compared.any():
-        _line(ax, t.x[compared], t.agreement[compared], BLUE, "agreement with the one before")
+        _crowd(ax, t.x[compared], t.agreement[compared], BLUE, "agreement with the last")
     elif not len(t.measured):
-        _say(ax, f"{len(t.x)} training{'s' * (len(t.x) > 1)}, none compared with the one before")
+        _say(ax, f"{len(t.x)} training{'s' * (len(t.x) > 1)}, none compared with the last")
     if len(t.measured):
-        _line(ax, t.x[t.measured], t.accuracy, ORANGE, "accuracy, worst level", marker="s")
+        _line(ax, t.x[t.measured], t.accuracy, GREEN, "worst level's accuracy", marker="s")
     if t.noted.any():
         x = t.x[t.noted]
-        label = f"oracle left a note ({len(x):,})"
-        ax.plot(x, np.full(len(x), 0.02), "|", color=GREY, ms=6, label=label)
-    ax.set_ylim(0, 1.04)
+        ax.plot(x, np.zeros(len(x)), "|", color=ORANGE, ms=9, label=f"notes ({len(x):,})")
+    ax.set_ylim(-0.03, 1.04)
     _finish(ax, "Decoders in training", "", "share")
     _over_trainings(ax, t)
 
@@ -271,24 +268,26 @@ def _names(ax: Axes, t: _Trainings, pooled: bool, inside: _Inside | None) -> Non
     x, n = t.x, t.confirmed
     marker = "o" if len(x) <= _FEW else None
     ax.step(x, n, where="post", color=BLUE, lw=1.5, marker=marker, ms=4, label="confirmed so far")
-    total = int(t.relabelled.sum())
     changed = t.relabelled > 0
-    label = f"renamed ({total:,} in all)"
-    ax.vlines(x[changed], 0, t.relabelled[changed], color=ORANGE, lw=1.2, label=label)
+    label = f"renamed ({int(t.relabelled.sum()):,} in all)"
+    if changed.sum() <= 2 * _FEW:
+        ax.vlines(x[changed], 0, t.relabelled[changed], color=ORANGE, lw=1.2, label=label)
+    else:
+        _crowd(ax, x, t.relabelled, ORANGE, label)
     top = int(max(n[-1], t.relabelled.max(), 1))
     if inside is not None:
         states = inside.reachable.any(axis=0).sum() if pooled else inside.reachable.sum()
         there = "states" if pooled else "states of all levels"
         ax.axhline(states, color=GREY, lw=0.8, zorder=1, label=f"{there}: {states}")
         top = max(top, int(states))
-    ax.set_ylim(0, 1.08 * top)
+    ax.set_ylim(-0.03 * top, 1.08 * top)
     _finish(ax, "Names of labels", "", "labels")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     _over_trainings(ax, t)
 
 
 def _values(ax: Axes, t: _Trainings, mdp: BlockMDP) -> None:
-    _line(ax, t.x[t.measured], t.value, ORANGE, "policy of the time", marker="s")
+    _line(ax, t.x[t.measured], t.value, GREEN, "policy of the time", marker="s")
     _optimum(ax, mdp)
     _finish(ax, "Value of the policy", "", "expected return")
     _over_trainings(ax, t)
@@ -298,20 +297,27 @@ def _values(ax: Axes, t: _Trainings, mdp: BlockMDP) -> None:
 def _line(
     ax: Axes, x: Any, y: Any, colour: str, label: str, marker: str = "o", zorder: float = 2
 ) -> None:
-    """A line; few points are marked, many points that jump about are dots alone."""
-    few = len(x) <= _FEW
-    jumps = not few and float(np.abs(np.diff(y)).mean()) > 0.1 * float(np.ptp(y)) > 0
-    style = "" if jumps else "-"
-    dots = marker if few else "." if jumps else None
-    ax.plot(x, y, style, marker=dots, ms=4, lw=1.5, color=colour, label=label, zorder=zorder)
+    """A line whose points are marked if they are few."""
+    dots = marker if len(x) <= _FEW else None
+    ax.plot(x, y, marker=dots, ms=4, lw=1.5, color=colour, label=label, zorder=zorder)
+
+
+def _crowd(ax: Axes, x: Any, y: Any, colour: str, label: str) -> None:
+    """A line; of many points, the mean of neighbours in a band from their least to their most."""
+    if len(x) > 2 * _FEW:
+        groups = np.array_split(np.arange(len(x)), _FEW)
+        low, high = ([f(y[g]) for g in groups] for f in (np.min, np.max))
+        x, y = (np.array([v[g].mean() for g in groups]) for v in (x, y))
+        ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    _line(ax, x, y, colour, label)
 
 
 def _optimum(ax: Axes, mdp: BlockMDP) -> None:
     best = mdp.optimal_value()
     ax.axhline(best, color=GREY, lw=0.8, zorder=1, label=f"optimum: {best:.3g}")
-    low, high = ax.dataLim.y0, ax.dataLim.y1
-    if best > 0 and not low < 0:
-        ax.set_ylim(0, 1.08 * max(best, high if np.isfinite(high) else best))
+    drawn = [float(v) for line in ax.lines for v in np.ravel(line.get_ydata())]
+    if best > 0 and min(drawn) >= 0:
+        ax.set_ylim(-0.03 * max(drawn), 1.08 * max(drawn))
 
 
 def _over_trainings(ax: Axes, t: _Trainings) -> None:
@@ -337,7 +343,7 @@ def _finish(ax: Axes, title: str, x_label: str, y_label: str) -> None:
             handlelength=1.6,
             columnspacing=1.2,
             labelspacing=0.3,
-        )
+        ).set_in_layout(False)  # the title above it makes room
 
 
 def _say(ax: Axes, text: str) -> None:

@@ -4,8 +4,8 @@ form in which it is practised.
 
 Level by level: come to the known states of a level by their homing policies, act at random, and
 learn from the observations of the next level which (state, action) they came from. States of the
-next level are what these predictions cluster into. So two latent states that are reached alike, with
-the same backward distribution over (state, action), are one to PCID.
+next level are what these predictions cluster into. So two latent states that are reached alike,
+with the same backward distribution over (state, action), are one to PCID.
 """
 
 from __future__ import annotations
@@ -235,7 +235,11 @@ class _Network:
     @classmethod
     def fit(cls, x: NDArray[Any], y: Array, units: int, random_state: int) -> _Network:
         net = MLPRegressor(
-            (units,), activation="logistic", solver="lbfgs", max_iter=500, random_state=random_state
+            hidden_layer_sizes=(units,),
+            activation="logistic",
+            solver="lbfgs",
+            max_iter=500,
+            random_state=random_state,
         )
         return cls(net.fit(x.astype(np.float64), y))
 

@@ -406,13 +406,7 @@ class NoLearner:
     [
         (OutOfRange, r"OutOfRange\.act gave 4; actions are 0, \.\.\., 3"),
         (OutOfRangeCompiled, r"act gave -1; actions are 0, \.\.\., 3"),
-        pytest.param(
-            OutOfRangeLater,
-            "OutOfRangeLater.* gave 4",
-            marks=pytest.mark.xfail(
-                strict=True, reason="an IndexError of numpy's, and a crash waiting when compiled"
-            ),
-        ),
+        (OutOfRangeLater, "OutOfRangeLater.* gave 4"),
         (OwnRandomness, "act gives different actions for one key"),
         (OwnRandomnessWhileLearning, "the returns of the .* engine differ|same seed gave other"),
         (ActWrites, "act changed table 'n': only update and plan may"),

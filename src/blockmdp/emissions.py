@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng
+from blockmdp.checks import whole_number
 
 __all__ = ["Emission", "Linear", "OneHotBernoulli", "OneHotGaussian", "PerLevel"]
 
@@ -53,6 +54,9 @@ class Emission(ABC):
         Row i must be a function of (level, states[i], keys[i]) alone.
         """
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.n_states} states in {self.dim} dimensions>"
+
 
 class OneHotBernoulli(Emission):
     """The state's one-hot code followed by independent bits, in {0, 1}^(n_states + n_bits).
@@ -70,7 +74,8 @@ class OneHotBernoulli(Emission):
     def __init__(self, n_states: int, n_bits: int, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"OneHotBernoulli: p must be in [0, 1], got {p!r}")
-        _check_sizes(self, n_states=n_states, n_bits=n_bits)
+        whole_number("n_states", n_states, 1)
+        whole_number("n_bits", n_bits)
         self.n_states, self.n_bits, self.p = n_states, n_bits, p
         self.dim = n_states + n_bits
 
@@ -110,7 +115,8 @@ class OneHotGaussian(Emission):
     ) -> None:
         if not 0 <= sigma < np.inf:
             raise ValueError(f"OneHotGaussian: sigma must be finite and >= 0, got {sigma!r}")
-        _check_sizes(self, n_states=n_states, n_extra=n_extra)
+        whole_number("n_states", n_states, 1)
+        whole_number("n_extra", n_extra)
         self.n_states, self.n_extra, self.sigma, self.truncate = n_states, n_extra, sigma, truncate
         self.dim = n_states + n_extra
         if truncate:
@@ -205,14 +211,6 @@ class PerLevel(Emission):
 
     def __repr__(self) -> str:
         return f"PerLevel([{self.emissions[0]!r}, ...{self.n_levels} in all])"
-
-
-def _check_sizes(emission: Emission, **sizes: int) -> None:
-    for name, size in sizes.items():
-        least = 1 if name == "n_states" else 0
-        if size != int(size) or size < least:
-            kind = type(emission).__name__
-            raise ValueError(f"{kind}: {name} must be a whole number >= {least}, got {size!r}")
 
 
 def _where(mask: NDArray[np.bool_]) -> str:

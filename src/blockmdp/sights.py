@@ -36,16 +36,24 @@ class ObservationTable:
 
     def __init__(self, horizon: int) -> None:
         self._levels = [_Rows() for _ in range(horizon + 1)]
+        self._like: NDArray[Any] | None = None  # an observation, for its type and shape
 
     @property
     def n_labels(self) -> int:
         return max(level.count for level in self._levels)
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
+        if self._like is None and len(x):
+            self._like = np.array(x[0])
         return self._numbers(levels, x, grow=True)
 
     def find(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """As `decode`, but -1 for observations never met, which stay unknown."""
+        if self._like is None:
+            return np.full(len(x), -1, np.int32)
+        if x.shape[1:] != self._like.shape:
+            raise ValueError(f"an observation has the shape {self._like.shape}, not {x.shape[1:]}")
+        x = x.astype(self._like.dtype, copy=False)
         return self._numbers(levels, x, grow=False)
 
     def _numbers(

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
@@ -21,9 +22,9 @@ from scipy.optimize import linear_sum_assignment
 from blockmdp.agents.decoded import DecodingAgent, accuracy, confusion, decoded_value
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["look", "picture"]
+__all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "look", "picture"]
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # after Okabe and Ito
 _SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -95,7 +96,8 @@ def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
     rows = [upper + lower] if len(upper) == 1 else [row for row in (upper, lower) if row]
     with look():
         width = 3.6 * max(2, *map(len, rows))
-        figure = Figure((width, 0.4 + 2.9 * len(rows)), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.08)
+        figure = Figure((width, 0.4 + 2.9 * len(rows)), layout=layout)
         grid = figure.add_gridspec(len(rows), 6, hspace=0.08)
         for i, row in enumerate(rows):
             span = 6 // len(row)
@@ -137,7 +139,7 @@ class _Trainings:
             n = min(len(kept), _FEW)
             measured = kept[np.linspace(0, len(kept) - 1, n).round().astype(np.int64)]
         right, value = np.empty(len(measured)), np.empty(len(measured))
-        for j, i in enumerate(measured):
+        for j, i in enumerate(measured.tolist()):
             assert mdp is not None
             samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
             C = confusion(mdp, diary[i].f, samples, agent.seed_)
@@ -207,7 +209,7 @@ def _accuracy(ax: Axes, inside: _Inside) -> None:
     _line(ax, levels, accuracy(inside.C, inside.reachable), BLUE, "decoder", zorder=3)
     ax.step(levels, blind, where="mid", color=GREY, lw=0.8, label="one label for all")
     ax.set_ylim(0, 1.04)
-    _finish(ax, "Accuracy of the decoder", "level", "share of states told apart")
+    _finish(ax, "Accuracy of the decoder", "level", "share told apart")
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
 
 
@@ -236,7 +238,7 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
     else:
         bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.06)
         bar.ax.tick_params(labelsize=8, width=0.6)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
     ax.spines[:].set_visible(False)
     where = "mean over levels" if level is None else f"level {level}"
     matched = "" if pooled or level is not None else "matched at each level, "

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp.checks import whole_number
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.sights import ObservationTable
 from blockmdp.simulators import Engine, Problem, Simulator, simulate
@@ -79,11 +80,10 @@ class Tabular:
         seed : of the world's chances and the learner's choices.
         engine, horizon : see `blockmdp.simulators.simulate`.
         """
-        if int(episodes) != episodes or episodes < 0:
-            raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
+        episodes = whole_number("episodes", episodes)
         simulator = simulate(problem, seed, engine=engine, horizon=horizon)
         self._table = None if self.on == "latent" else _table_for(simulator)
-        run = simulator.start(self.learner, int(episodes))
+        run = simulator.start(self.learner, episodes)
         simulator.learn(run, self._table)
         self._simulator = simulator
         self.returns_, self.ledger_ = run.returns, dict(simulator.ledger)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
+from blockmdp.checks import whole_number
 from blockmdp.emissions import Emission, OneHotBernoulli, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -41,7 +42,7 @@ def lock_bernoulli(horizon: int = 20, switch: float = 0.2, seed: int = 0) -> Blo
     >>> m.optimal_value()
     0.5
     """
-    horizon = _horizon(horizon)
+    horizon = whole_number("horizon", horizon, 1)
     return _lock("LockBernoulli", horizon, switch, seed, OneHotBernoulli(3, horizon))
 
 
@@ -68,15 +69,9 @@ def lock_gaussian(
     >>> lock_gaussian(horizon=5, sigma=0.2).emission
     OneHotGaussian(3, 5, sigma=0.2)
     """
-    horizon = _horizon(horizon)
+    horizon = whole_number("horizon", horizon, 1)
     emission = OneHotGaussian(3, horizon, sigma, truncate=truncate)
     return _lock("LockGaussian", horizon, switch, seed, emission)
-
-
-def _horizon(horizon: int) -> int:
-    if not (np.isfinite(horizon) and int(horizon) == horizon and horizon >= 1):
-        raise ValueError(f"horizon must be a whole number, 1 or more; got {horizon!r}")
-    return int(horizon)
 
 
 def _lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> BlockMDP:

@@ -81,21 +81,20 @@ def fold(estimator: Any) -> Any:
     )
     *before, last = [step for step in steps if step not in (None, "passthrough")]
     maps = [_affine(step) for step in before]
-    if any(m is None for m in maps):
+    foldable = type(last) in (KMeans, MiniBatchKMeans, GaussianMixture)
+    if not foldable or any(m is None for m in maps):
         return estimator
     M, v = np.eye(last.n_features_in_), np.zeros(last.n_features_in_)
     for A, a in reversed([m for m in maps if m is not None]):  # x -> M (A x + a) + v
         M, v = M @ A, M @ a + v
-    if type(last) in (KMeans, MiniBatchKMeans):
+    if not isinstance(last, GaussianMixture):
         C = np.asarray(last.cluster_centers_, np.float64)
         return LinearScores(_read_only(C @ M), _read_only(C @ v - 0.5 * (C**2).sum(axis=1)))
-    if type(last) is GaussianMixture:
-        L = _cholesky_factors(last)  # (K, p, p): y = L[k].T @ (x - mean[k])
-        log_det = np.log(np.abs(np.diagonal(L, axis1=1, axis2=2))).sum(axis=1)
-        b = np.einsum("kqp,kq->kp", L, v - last.means_)
-        c = np.log(last.weights_) + log_det
-        return QuadraticScores(_read_only(np.swapaxes(L, 1, 2) @ M), _read_only(b), _read_only(c))
-    return estimator
+    L = _cholesky_factors(last)  # (K, p, p): y = L[k].T @ (x - mean[k])
+    log_det = np.log(np.abs(np.diagonal(L, axis1=1, axis2=2))).sum(axis=1)
+    b = np.einsum("kqp,kq->kp", L, v - last.means_)
+    c = np.log(last.weights_) + log_det
+    return QuadraticScores(_read_only(np.swapaxes(L, 1, 2) @ M), _read_only(b), _read_only(c))
 
 
 def _affine(step: Any) -> tuple[Array, Array] | None:

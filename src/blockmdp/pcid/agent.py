@@ -22,6 +22,7 @@ from sklearn.neural_network import MLPRegressor
 
 from blockmdp import rng, streams
 from blockmdp.agents.decoded import DecodingAgent
+from blockmdp.checks import whole_number
 from blockmdp.decoder import Decoder
 from blockmdp.learners.follow import Follow
 from blockmdp.oracles.fitting import Constant, Fitted, one_thread
@@ -97,8 +98,7 @@ class PCID(DecodingAgent):
         if model not in ("linear", "network"):
             raise ValueError(f"model must be 'linear' or 'network', got {model!r}")
         for name, value in (("n", n), ("n_clusters", n_clusters), ("min_cluster", min_cluster)):
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be a whole number, 1 or more; got {value!r}")
+            whole_number(name, value, 1)
         self.model, self.n, self.n_clusters = model, n, n_clusters
         self.min_cluster = min_cluster
 
@@ -123,14 +123,13 @@ class PCID(DecodingAgent):
         seed : of the world's chances, the policies' choices and the fits' random states.
         engine, horizon : see `blockmdp.simulators.simulate`.
         """
-        if int(episodes) != episodes or episodes < 0:
-            raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
+        episodes = whole_number("episodes", episodes)
         simulator = simulate(problem, seed, engine=engine, horizon=horizon)
         simulator.ledger.update({"explore": 0, "learn": 0})
         self._explore(simulator)
         self.policy_ = _plan(self.transitions_, self._rewards)
         drawn = simulator.episodes
-        run = simulator.start(Follow(self.policy_), int(episodes))
+        run = simulator.start(Follow(self.policy_), episodes)
         simulator.learn(run, self.decoder_)
         self.__dict__.pop("_greedy", None)
         self.mdp_, self.seed_ = simulator.mdp, simulator.seed

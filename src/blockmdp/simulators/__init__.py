@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
+from blockmdp.checks import whole_number
 from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.mdp import BlockMDP
 from blockmdp.simulators.base import Learning, Observations, Policy, Simulator, Trajectories
@@ -53,6 +54,8 @@ def simulate(
         raise ValueError(
             f"engine must be 'auto', 'compiled', 'interpreted' or 'stepwise', got {engine!r}"
         )
+    if horizon is not None:
+        horizon = whole_number("horizon", horizon, 1)
     if isinstance(problem, str):
         problem = gym.make(problem)
     if isinstance(problem, gym.vector.VectorEnv):
@@ -68,6 +71,8 @@ def simulate(
             f"a problem is a BlockMDP, a Gymnasium environment or an environment's id, got "
             f"{problem!r}"
         )
+    if mdp is not None and horizon not in (None, mdp.horizon):
+        raise ValueError(f"{mdp} has the horizon {mdp.horizon}; it cannot be given another")
     if mdp is None or engine == "stepwise":
         if engine in ("compiled", "interpreted"):
             raise ValueError(f"engine={engine!r} needs a BlockMDP, and {problem} hides none")

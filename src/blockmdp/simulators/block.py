@@ -42,12 +42,14 @@ class BlockSimulator(Simulator):
         self._compiled = compiled
         self._world_key = streams.world(seed)
         self._tapes = Tapes(mdp, seed)
+        self._blind = False  # visits were not counted: nobody looked at observations
 
     def learn(
         self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
     ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         loop = self._loop(run.learner)
+        self._look(sight is not None)
         visits = self._tapes.visits.copy()
         while run.k < stop:
             tape = SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
@@ -71,6 +73,7 @@ class BlockSimulator(Simulator):
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
+        self._look(True)
         mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
         which = self._mixture(policies, n)
         e = rng.children(self._world_key, self.episodes, n)
@@ -92,6 +95,11 @@ class BlockSimulator(Simulator):
                     s, rewards[:, h] = advance(model, h, s, a, e)
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, np.full(n, H))
+
+    def _look(self, at_observations: bool) -> None:
+        if at_observations and self._blind:
+            raise ValueError("after episodes on latent states, go on by sight in a new simulator")
+        self._blind |= not at_observations
 
     def _loop(self, learner: Learner) -> Any:
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)

@@ -52,6 +52,7 @@ class GymSimulator(Simulator):
             s = self._label(run, sight, 0, x, info)
             total, h, done = 0.0, 0, False
             while not done:
+                self._check_level(h)
                 if record:
                     seen.add(h, x)
                 with np.errstate(over="ignore"):
@@ -84,6 +85,7 @@ class GymSimulator(Simulator):
             xh, _ = self._reset()
             rows, h, done = [xh], 0, False
             while not done:
+                self._check_level(h)
                 label = int(policy.f.decode(np.array([h]), np.asarray(xh)[None])[0])
                 with np.errstate(over="ignore"):
                     pi = padded(policy.pi[h], label + 1)
@@ -100,14 +102,16 @@ class GymSimulator(Simulator):
 
     def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Observation, reward, whether the episode is over, whether early, info."""
+        x, r, terminated, truncated, info = self.env.step(a + self._first_action)
+        early = bool(terminated) and h + 1 < self.horizon
+        return x, float(r), bool(terminated or truncated), early, info
+
+    def _check_level(self, h: int) -> None:
         if h == self.horizon:
             raise ValueError(
                 f"an episode of {self.env} did not end after {h} steps: give fit a larger horizon, "
                 "or wrap the environment in gymnasium.wrappers.TimeLimit"
             )
-        x, r, terminated, truncated, info = self.env.step(a + self._first_action)
-        early = bool(terminated) and h + 1 < self.horizon
-        return x, float(r), bool(terminated or truncated), early, info
 
     def _reset(self) -> tuple[Any, dict[str, Any]]:
         seed = self.seed if self._fresh else None
@@ -153,8 +157,7 @@ def _horizon_of(env: gym.Env[Any, Any], mdp: BlockMDP | None) -> int:
     if not horizon:
         raise ValueError(
             f"{env} does not say how long an episode can be: give fit a horizon, or wrap the "
-            "environment in "
-            "gymnasium.wrappers.TimeLimit"
+            "environment in gymnasium.wrappers.TimeLimit"
         )
     return int(horizon)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.agents.decoded import DecodingAgent
+from blockmdp.checks import whole_number
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.oracles import check_is_oracle, pca_kmeans
 from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
@@ -150,8 +151,8 @@ class URL(DecodingAgent):
             ("evaluation", evaluation, 0),
             ("n_states", n_states, 1),
         ):
-            if value is not None and (int(value) != value or value < least):
-                raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}")
+            if value is not None:
+                whole_number(name, value, least)
         if stable is not None and not 0 <= stable <= 1:
             raise ValueError(f"stable must be None or in [0, 1], got {stable!r}")
         if not growth >= 1:
@@ -278,12 +279,11 @@ class URL(DecodingAgent):
         engine, horizon : see `blockmdp.simulators.simulate`.
         record : keep every decoder, with its policy, in `diary_`, for `plot` to look into.
         """
-        if int(episodes) != episodes or episodes < 0:
-            raise ValueError(f"episodes must be a whole number, 0 or more; got {episodes!r}")
+        episodes = whole_number("episodes", episodes)
         simulator = simulate(problem, seed, engine=engine, horizon=horizon)
         simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
         attempts = [
-            self._attempt(simulator, int(episodes), n, record) for n in range(self.restarts)
+            self._attempt(simulator, episodes, n, record) for n in range(self.restarts)
         ]  # 2
         if self.evaluation:  # 13
             means = [

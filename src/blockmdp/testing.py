@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 
 from blockmdp import rng, streams
 from blockmdp.agents.tabular import Tabular
+from blockmdp.checks import whole_number
 from blockmdp.emissions import Emission
 from blockmdp.envs.locks import lock_bernoulli
 from blockmdp.kernels.jit import interpreted
@@ -293,11 +294,11 @@ def check_oracle(
     if not isinstance(emission, Emission):
         raise TypeError(f"problem must be a BlockMDP or an Emission, got {problem!r}")
     ns = _sizes(sizes)
-    _whole("seeds", seeds, 1)
-    _whole("samples", samples, 1)
+    whole_number("seeds", seeds, 1)
+    whole_number("samples", samples, 1)
     _fraction("delta", delta)
     levels = problem.horizon + 1 if isinstance(problem, BlockMDP) else emission.n_levels
-    _whole("level", level, 0)
+    whole_number("level", level, 0)
     if levels is not None and level >= levels:
         raise ValueError(f"level must be from 0 to {levels - 1}, got {level!r}")
     mu = _distribution(weights, emission.n_states)
@@ -361,7 +362,7 @@ def _error(
 
 def _sizes(sizes: Sequence[int]) -> NDArray[np.int64]:
     for n in sizes:
-        _whole("sizes", n, 1)
+        whole_number("sizes", n, 1)
     if len(sizes) == 0 or any(a >= b for a, b in pairwise(sizes)):
         raise ValueError(f"sizes must be one or more numbers, growing; got {sizes!r}")
     return np.array(sizes, np.int64)
@@ -372,11 +373,6 @@ def _distribution(weights: ArrayLike | None, S: int) -> NDArray[np.float64]:
     if mu.shape != (S,) or not (mu >= 0).all() or abs(mu.sum() - 1) > 1e-8:
         raise ValueError(f"weights must be the probabilities of {S} states, got {weights!r}")
     return mu
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}")
 
 
 def _fraction(name: str, value: float) -> float:

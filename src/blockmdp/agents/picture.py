@@ -21,6 +21,8 @@ from scipy.optimize import linear_sum_assignment
 
 from blockmdp.agents.decoded import DecodingAgent, accuracy, confusion, decoded_value
 from blockmdp.mdp import BlockMDP
+from blockmdp.pcid.agent import Level
+from blockmdp.url.tsr import Refit
 
 __all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "look", "picture"]
 
@@ -57,7 +59,8 @@ def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
     decoder: how far it agreed with the one before; the labels confirmed so far and those that
     changed their names; and, where `fit(..., record=True)` kept the decoders of a known problem,
     their accuracy and the exact value of the policy of that time. Of many trainings, 50 spread
-    evenly are measured so.
+    evenly are measured so. For an agent that explores level by level, such as PCID: the states
+    that it found at each, and how likely it takes itself to reach them.
 
     With several restarts, decoder and trainings are those of the restart that was kept.
 
@@ -81,7 +84,9 @@ def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
         has = "the problem is a black box" if mdp is None else f"levels are 0 to {mdp.horizon}"
         raise ValueError(f"level {level!r} cannot be shown: {has}")
     diary = getattr(agent, "diary_", [])
-    trainings = _Trainings.of(agent, mdp, diary) if diary else None
+    refits = [entry for entry in diary if isinstance(entry, Refit)]
+    found = [entry for entry in diary if isinstance(entry, Level)]
+    trainings = _Trainings.of(agent, mdp, refits) if refits else None
     inside = None if mdp is None else _Inside(mdp, agent.confusion(), mdp.reachability() > 0)
     upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent, inside, diary)]
     lower: list[Callable[[Axes], None]] = []
@@ -93,6 +98,9 @@ def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
         lower.append(lambda ax: _names(ax, trainings, agent.decoder_.pooled, inside))
         if inside is not None and len(trainings.measured):
             lower.append(lambda ax: _values(ax, trainings, inside.mdp))
+    if found:
+        lower.append(lambda ax: _found(ax, found, inside))
+        lower.append(lambda ax: _reach(ax, found, inside))
     rows = [upper + lower] if len(upper) == 1 else [row for row in (upper, lower) if row]
     with look():
         width = 3.6 * max(2, *map(len, rows))
@@ -132,7 +140,7 @@ class _Trainings:
     since_start: bool
 
     @classmethod
-    def of(cls, agent: DecodingAgent, mdp: BlockMDP | None, diary: Sequence[Any]) -> _Trainings:
+    def of(cls, agent: DecodingAgent, mdp: BlockMDP | None, diary: Sequence[Refit]) -> _Trainings:
         kept = np.array([i for i, d in enumerate(diary) if d.f is not None and d.pi is not None])
         measured = np.empty(0, np.int64)
         if mdp is not None and len(kept):
@@ -142,9 +150,12 @@ class _Trainings:
         for j, i in enumerate(measured.tolist()):
             assert mdp is not None
             samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
-            C = confusion(mdp, diary[i].f, samples, agent.seed_)
+            f, pi = diary[i].f, diary[i].pi
+            assert f is not None
+            assert pi is not None
+            C = confusion(mdp, f, samples, agent.seed_)
             right[j] = accuracy(C, mdp.reachability() > 0).min()
-            value[j] = decoded_value(mdp, diary[i].pi, C)
+            value[j] = decoded_value(mdp, pi, C)
         return cls(
             np.array([d.trajectories for d in diary], np.float64),
             np.array([d.agreement for d in diary], np.float64),
@@ -195,7 +206,7 @@ def _returns(ax: Axes, agent: DecodingAgent, inside: _Inside | None, diary: Sequ
         _say(ax, "no episodes")
     if inside is not None:
         value = decoded_value(inside.mdp, agent.policy_, inside.C)
-        label = f"policy learnt: {value:.3g}"
+        label = f"policy learnt: {round(value, 3):g}"
         ax.plot(end, value, "D", ms=5, color=GREEN, zorder=4, clip_on=False, label=label)
         _optimum(ax, inside.mdp)
     ax.set_xlim(left=0)
@@ -230,7 +241,7 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
     np.divide(np.einsum("hsl,hs->sl", C, weight), seen[:, None], share, where=seen[:, None] > 0)
     ax.set_facecolor("#dddddd")  # shows where a state cannot be reached
     image = ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    if share.size <= 48:
+    if S <= 9 and share.shape[1] <= 6:
         for (s, label), p in np.ndenumerate(share):
             text = "" if np.isnan(p) else "·" if p == 0 else f"{p:.2f}"
             colour = "white" if p > 0.5 else "black"
@@ -295,6 +306,30 @@ def _values(ax: Axes, t: _Trainings, mdp: BlockMDP) -> None:
     _over_trainings(ax, t)
 
 
+def _found(ax: Axes, levels: Sequence[Level], inside: _Inside | None) -> None:
+    h = [entry.level for entry in levels]
+    if inside is not None:
+        there = inside.reachable.sum(axis=1)[h]
+        ax.step(h, there, where="mid", color=GREY, lw=0.8, label="states there are")
+    _line(ax, h, [entry.clusters for entry in levels], BLUE, "found", zorder=3)
+    ax.set_ylim(bottom=0)
+    _finish(ax, "States found", "level", "states")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def _reach(ax: Axes, levels: Sequence[Level], inside: _Inside | None) -> None:
+    if inside is not None:
+        best = inside.mdp.reachability()
+        at = [(entry.level, p) for entry in levels for p in best[entry.level] if p > 0]
+        ax.plot(*zip(*at), "_", color=GREY, ms=14, label="any policy, each state")
+    at = [(entry.level, p) for entry in levels for p in entry.reach]
+    ax.plot(*zip(*at), "o", color=BLUE, ms=4, alpha=0.7, label="homing policy, by its own model")
+    ax.set_ylim(-0.03, 1.04)
+    _finish(ax, "Reach of the states found", "level", "probability")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+
+
 # --- what panels share ----------------------------------------------------------------------------
 def _line(
     ax: Axes, x: Any, y: Any, colour: str, label: str, marker: str = "o", zorder: float = 2
@@ -316,7 +351,7 @@ def _crowd(ax: Axes, x: Any, y: Any, colour: str, label: str) -> None:
 
 def _optimum(ax: Axes, mdp: BlockMDP) -> None:
     best = mdp.optimal_value()
-    ax.axhline(best, color=GREY, lw=0.8, zorder=1, label=f"optimum: {best:.3g}")
+    ax.axhline(best, color=GREY, lw=0.8, zorder=1, label=f"optimum: {round(best, 3):g}")
     drawn = [float(v) for line in ax.lines for v in np.ravel(line.get_ydata())]
     if best > 0 and min(drawn) >= 0:
         ax.set_ylim(-0.03 * max(drawn), 1.08 * max(drawn))
@@ -325,7 +360,7 @@ def _optimum(ax: Axes, mdp: BlockMDP) -> None:
 def _over_trainings(ax: Axes, t: _Trainings) -> None:
     ax.set_xlabel(f"trajectories, at {len(t.x):,} training{'s' * (len(t.x) > 1)} of the decoder")
     if t.since_start:
-        ax.set_xlim(0, 1.04 * t.x[-1])
+        ax.set_xlim(0, 1.04 * max(t.x[-1], 1))
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
@@ -336,11 +371,12 @@ def _finish(ax: Axes, title: str, x_label: str, y_label: str) -> None:
     ax.set_ylabel(y_label)
     ax.tick_params(labelsize=8, width=0.6)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if ax.get_legend_handles_labels()[0]:
+    entries = len(ax.get_legend_handles_labels()[0])
+    if entries:
         ax.legend(
             loc="lower left",
             bbox_to_anchor=(-0.02, 1),
-            ncols=2,
+            ncols=-(-entries // 2),
             borderaxespad=0.2,
             handlelength=1.6,
             columnspacing=1.2,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, inlined_for_users, template
+from blockmdp.kernels.jit import index, inlined, inlined_for_users, template
 from blockmdp.rng import child, step, uniform
 
 __all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", "pay"]
@@ -130,14 +130,15 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
         for _ in range(batch):
             e = np.uint64(child(env_key, offset + k))
             c = np.uint64(child(agent_key, k))
-            s = first_state(initial, e)
-            o = s if latent else _see(labels, shift, visits, 0, s)
+            s = index(first_state(initial, e))
+            o = s if latent else index(_see(labels, shift, visits, 0, s))
             total = 0.0
-            for h in range(H):
-                a = act(tables, k, h, o, np.uint64(step(c, h)))
-                t = next_state(model, h, s, a, e)
+            for level in range(H):
+                h = index(level)
+                a = index(act(tables, k, h, o, np.uint64(step(c, h))))
+                t = index(next_state(model, h, s, a, e))
                 r = pay(model, h, s, a, t, e)
-                o_next = t if latent else _see(labels, shift, visits, h + 1, t)
+                o_next = t if latent else index(_see(labels, shift, visits, level + 1, t))
                 update(tables, h, o, a, r, o_next)
                 total += r
                 s = t

@@ -198,7 +198,7 @@ LINEAR = ["linear 2", "linear 4", "constant"]
         st.lists(decoders(LINEAR), min_size=1, max_size=5),
         st.lists(decoders(sorted(FITTED)), min_size=1, max_size=5),
     ),
-    n=st.integers(0, 30),
+    n=st.integers(1, 30),
     level=st.integers(0, H),
     dtype=st.sampled_from([np.int8, np.float32, np.float64]),
     shape=st.sampled_from([(D,), (2, 2)]),
@@ -211,6 +211,13 @@ def test_a_mixture_is_decoded_as_if_one_by_one(fs, n, level, dtype, shape, entro
     expected = [int(fs[w].decode(np.array([level]), row[None])[0]) for w, row in zip(which, x)]
     assert labels.tolist() == expected
     assert labels.dtype == np.int32
+
+
+@pytest.mark.parametrize("kind", sorted(FITTED))
+def test_a_mixture_with_nothing_to_decode_gives_no_labels(kind):
+    fs = [Decoder.of((one,)) for one in FITTED[kind]]
+    labels = decode_mixture(fs, np.zeros(0, np.int64), 0, np.zeros((0, D), np.float32))
+    assert labels.shape == (0,)
 
 
 def test_a_mixture_of_linear_decoders_never_asks_them_one_by_one(monkeypatch):

@@ -15,7 +15,7 @@ from blockmdp.decoder import Decoder
 from blockmdp.oracles import fit_oracle
 from blockmdp.oracles.fitting import Fitted
 from blockmdp.simulators import Observations
-from blockmdp.url import LabelStandard, fix_label
+from blockmdp.url import LabelStandard, agreement, fix_label
 
 
 class ByHand:
@@ -276,3 +276,32 @@ def test_theorys_threshold_is_the_printed_one(B, label_error, delta_1):
         KMeans(2), horizon=2, n_states=2, batch=B, label_error=label_error, delta_1=delta_1
     )
     assert agent.min_count == pytest.approx(3 * label_error * B * math.log(1 / delta_1))
+
+
+# --- when is a decoder stable? --------------------------------------------------------------------
+@given(one=st.permutations(range(4)), other=st.permutations(range(4)))
+def test_decoders_that_differ_in_names_alone_agree(one, other):
+    assert agreement(fit(one), fit(other), data(range(4))) == 1
+
+
+def test_decoders_agree_as_far_as_their_labels_do_on_the_average():
+    one = fit([0, 1, 2])
+    assert agreement(one, fit([0, 0, 2]), data(range(3))) == pytest.approx(2 / 3)  # merged
+    assert agreement(one, fit([[0, 3], 1, 2]), data(range(3))) == pytest.approx(2.5 / 3)  # split
+    assert agreement(one, fit([[0, 0, 0, 0, 1], 1, 2]), data(range(3))) == pytest.approx(2.8 / 3)
+
+
+def test_a_rare_label_counts_as_much_as_a_common_one():
+    test = data([0], n=999) + data([1], n=1)
+    assert agreement(fit([0, 1]), fit([0, 0]), test) == pytest.approx(1 / 2)
+
+
+def test_the_level_that_agrees_least_counts():
+    test = data([0, 1], levels=(0, 1, 2))
+    one, other = fit([0, 1], [0, 1], [0, 1]), fit([1, 0], [1, 1], [0, 1])
+    assert agreement(one, other, test) == pytest.approx(1 / 2)
+
+
+def test_decoders_with_other_numbers_of_labels_can_be_compared():
+    assert agreement(fit([0, 1]), fit([5, 3]), data([0, 1])) == 1
+    assert agreement(fit([5, 3]), fit([0, 1]), data([0, 1])) == 1

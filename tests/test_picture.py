@@ -54,7 +54,7 @@ def per_level(horizon=2):
 def frozen_lake():
     env = Noisy(gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=6))
     agent = URL(KMeans(16, n_init=1), batch=30, retrain_every=50)
-    return agent.fit(env, 200, seed=0, record=True)
+    return agent.fit(env, 100, seed=0, record=True)
 
 
 MADE = {
@@ -65,8 +65,8 @@ MADE = {
         lock_gaussian(3, sigma=0.3), 800, seed=2, record=True
     ),
     "as written": lambda: URL.theory(
-        KMeans(3, n_init=3), epsilon=0.9, horizon=2, n_states=3, batch=3
-    ).fit(per_level(), 4, seed=0, record=True),
+        KMeans(3, n_init=1), epsilon=0.9, horizon=2, n_states=3, batch=3
+    ).fit(per_level(), 3, seed=0, record=True),
     "black box": frozen_lake,
     "level by level": lambda: PCID(n=200).fit(lock_bernoulli(3), 500, seed=0),
     "no episodes": lambda: URL(batch=50, iterations=1).fit(lock_bernoulli(3), 0),
@@ -111,7 +111,7 @@ def heat(figure):
 
 def png(figure):
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=50)
+    figure.savefig(file, format="png", dpi=30)
     return file.getvalue()
 
 
@@ -150,9 +150,7 @@ def test_without_a_diary_the_trainings_are_left_out():
     assert png(picture(agent))
 
 
-@pytest.mark.parametrize(
-    "name", ["recorded", "as written", "black box", "many labels", "level by level"]
-)
+@pytest.mark.parametrize("name", ["recorded", "as written", "many labels", "level by level"])
 def test_legends_and_titles_lie_beside_the_data_and_in_the_figure(name):
     figure = drawn(name)
     canvas = FigureCanvasAgg(figure)
@@ -219,11 +217,11 @@ def test_restarts_have_lines_of_their_own_and_the_kept_one_stands_out():
     kept = int(agent.evaluations_.argmax())
     ax = panel(drawn("as written"), "Returns")
     x, y = line(ax, "each episode")
-    assert np.array_equal(x, agent.trajectories_[4 * kept : 4 * kept + 4])
-    assert np.array_equal(y, agent.returns_[4 * kept : 4 * kept + 4])
+    assert np.array_equal(x, agent.trajectories_[3 * kept : 3 * kept + 3])
+    assert np.array_equal(y, agent.returns_[3 * kept : 3 * kept + 3])
     other = 1 - kept
     assert np.array_equal(
-        line(ax, "other restarts")[0], agent.trajectories_[4 * other : 4 * other + 4]
+        line(ax, "other restarts")[0], agent.trajectories_[3 * other : 3 * other + 3]
     )
 
 

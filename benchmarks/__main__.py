@@ -36,8 +36,12 @@ from typing import Any
 import numba
 import numpy as np
 from benchmarks import naive
+from sklearn.cluster import Birch
 
 import blockmdp as bm
+from blockmdp.decoder import Decoder, know_nothing
+from blockmdp.oracles import fit_oracle
+from blockmdp.simulators import Policy, simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 LR, BONUS, EXPLORATION, SWITCH = 0.1, 0.001, 0.001, 0.2
@@ -89,12 +93,67 @@ def tabular(learner: str, on: str, H: int, naive_episodes: int, fast_episodes: i
     )
 
 
+ORACLES = {  # on the lock that each is for
+    "KMeans": (bm.lock_bernoulli, naive.LockBernoulli, bm.oracles.pca_kmeans(3)),
+    "GMM": (bm.lock_gaussian, naive.LockGaussian, bm.oracles.gmm(3, n_init=1)),
+    "DBSCAN+SVM": (bm.lock_gaussian, naive.LockGaussian, bm.oracles.pca_dbscan_svm()),
+    "Birch": (bm.lock_gaussian, naive.LockGaussian, Birch(n_clusters=3)),
+}
+
+
+@functools.cache
+def trained(oracle: str, H: int) -> tuple[Any, Any, bm.BlockMDP, float]:
+    """The oracle, fitted as it is and as a decoder, to 100 random trajectories; its problem; how
+    many seconds the fit took.
+    """
+    lock, _, estimator = ORACLES[oracle]
+    m = lock(horizon=H, switch=SWITCH, seed=0)
+    simulator = simulate(m, 0)
+    policy = Policy(np.full((H, 1, m.n_actions), 1 / m.n_actions), know_nothing())
+    x = simulator.rollout([policy], 100, "oracle").observations.x
+    start = time.process_time()
+    fitted = fit_oracle(estimator, x, bm.rng.root(0))
+    took = time.process_time() - start
+    return fit_oracle(estimator, x, bm.rng.root(0), fold=False), Decoder.of((fitted,)), m, took
+
+
+def fit_url(oracle: str, H: int, episodes: int, seed: int) -> None:
+    _, decoder, m, _ = trained(oracle, H)
+    simulator = simulate(m, seed)
+    simulator.learn(simulator.start(LEARNERS["OracleQ"], episodes), decoder)
+
+
+def fit_url_naive(oracle: str, H: int, episodes: int, seed: int) -> None:
+    env = ORACLES[oracle][1](H, SWITCH, seed=seed)
+    learner = naive.OracleQ(H, env.n_actions, LR, BONUS, seed=seed)
+    naive.run_url(env, trained(oracle, H)[0].predictor, learner, episodes)
+
+
+def url(oracle: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    return Row(
+        f"URL, {oracle} H={H}",
+        functools.partial(fit_url_naive, oracle, H, naive_episodes),
+        naive_episodes * H,
+        functools.partial(fit_url, oracle, H, fast_episodes),
+        fast_episodes * H,
+    )
+
+
 def rows(quick: bool) -> list[Row]:
     fewer = 10 if quick else 1
     return [
         tabular(learner, on, H, 4_000 // fewer, episodes // fewer)
         for on, episodes in (("latent", 400_000), ("observation", 20_000))
         for learner in LEARNERS
+        for H in PROBLEMS
+    ] + [
+        url(oracle, H, 400 // H, (episodes if H == 5 else episodes // 4) // fewer)
+        for oracle, episodes in (
+            ("KMeans", 80_000),
+            ("GMM", 80_000),
+            ("DBSCAN+SVM", 8_000),
+            ("Birch", 8_000),
+        )
         for H in PROBLEMS
     ]
 
@@ -192,7 +251,7 @@ def main() -> None:
     # First, since on Linux a child's peak is at least what its parent held when it was started.
     memory = in_fresh_process("peak_memory")
 
-    print(f"LockBernoulli, switch {SWITCH:g}; environment steps per second, learning included;")
+    print(f"Locks with switch {SWITCH:g}; environment steps per second, learning included;")
     print(f"one core, naive and blockmdp by turns, best of {repetitions} each\n")
     print(f"{'':<20}{'naive':>10}{'blockmdp':>14}{'ratio':>9}")
     table = []
@@ -201,6 +260,11 @@ def main() -> None:
         table.append(r)
         slow, fast = r["naive_steps_per_second"], r["blockmdp_steps_per_second"]
         print(f"{r['name']:<20}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
+
+    print("\nseconds to fit an oracle to 100 trajectories")
+    fitting = {f"{o} H={H}": trained(o, H)[3] for o in ORACLES for H in PROBLEMS}
+    for name, took in fitting.items():
+        print(f"{name:<20}{took:>10.2f}")
 
     print("\nnanoseconds per step of OracleQ-lat, H = 20")
     flat = flatness(repetitions, quick)
@@ -234,6 +298,7 @@ def main() -> None:
             "blockmdp": bm.__version__,
         },
         "rows": table,
+        "oracle_fit_seconds": fitting,
         "flatness": flat,
         "engines": by_engine,
         "compile_seconds": compiling,

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from blockmdp.kernels.jit import jit
+from blockmdp.kernels.jit import index, inlined, jit
 
 __all__ = ["linear_labels", "network_labels", "quadratic_labels"]
 
@@ -30,9 +30,7 @@ def linear_labels(x, which, W, b):
         best = -np.inf
         label = 0
         for k in range(b.shape[1]):
-            score = b[w, k]
-            for j in range(x.shape[1]):
-                score += W[w, k, j] * row[j]
+            score = b[w, k] + _dot(W, w, k, x.shape[1], row)
             if score > best:
                 best = score
                 label = k
@@ -44,27 +42,63 @@ def linear_labels(x, which, W, b):
 def quadratic_labels(x, W, b, c):
     """argmax over k of c[k] - |W[k] x + b[k]|^2 / 2: the likeliest component of a Gaussian mixture.
 
+    Scores only fall as squares are subtracted. So all components are scored by their first squares,
+    the leader is scored to the end, and each other one is given up as soon as it is behind. A row
+    of W is gone through to its last entry that is not zero (half of it, for a full covariance).
+
     x: (n, d). W: (K, p, d). b: (K, p). c: (K,). Returns (n,) int32.
     """
+    K, p, d = W.shape
+    last = np.zeros((K, p), np.int64)
+    for k in range(K):
+        for m in range(p):
+            for j in range(d):
+                if W[k, m, j] != 0.0:
+                    last[k, m] = j + 1
     labels = np.empty(len(x), np.int32)
-    row = np.empty(x.shape[1])
+    row = np.empty(d)
+    scores = np.empty(K)
+    head = min(p, 4)
     for i in range(len(x)):
-        for j in range(x.shape[1]):
+        for j in range(d):
             row[j] = x[i, j]
-        best = -np.inf
         label = 0
-        for k in range(len(c)):
-            score = c[k]
-            for m in range(b.shape[1]):
-                y = b[k, m]
-                for j in range(x.shape[1]):
-                    y += W[k, m, j] * row[j]
-                score -= 0.5 * y * y
-            if score > best:
-                best = score
+        for k in range(K):
+            scores[k] = c[k] - _half_square(W, b, index(k), 0, head, last, row, np.inf)
+            if scores[k] > scores[label]:
                 label = k
+        best = scores[label] - _half_square(W, b, index(label), head, p, last, row, np.inf)
+        leader = label
+        for k in range(K):
+            if k != leader and scores[k] >= best:
+                behind = scores[k] - best
+                score = scores[k] - _half_square(W, b, index(k), head, p, last, row, behind)
+                if score > best or (score == best and k < label):
+                    best = score
+                    label = k
         labels[i] = label
     return labels
+
+
+@inlined
+def _half_square(W, b, k, start, stop, last, row, enough):
+    """|W[k] x + b[k]|^2 / 2 over its coordinates start, ..., stop - 1; or any more than enough."""
+    total = 0.0
+    m = start
+    while m < stop and total <= enough:
+        y = b[k, index(m)] + _dot(W, k, index(m), last[k, index(m)], row)
+        total += 0.5 * y * y
+        m += 1
+    return total
+
+
+@inlined
+def _dot(W, k, m, n, row):
+    """W[k, m] . row, over the first n coordinates."""
+    total = 0.0
+    for j in range(n):
+        total += W[k, m, j] * row[j]
+    return total
 
 
 @jit

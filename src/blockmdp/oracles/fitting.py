@@ -21,7 +21,8 @@ from sklearn.svm import SVC
 from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
-from blockmdp.oracles.folded import Predictor, fold
+from blockmdp.oracles.folded import Predictor
+from blockmdp.oracles.folded import fold as folded
 
 __all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle", "one_thread"]
 
@@ -100,7 +101,7 @@ def check_is_oracle(oracle: Any) -> None:
         raise TypeError(f"oracle {oracle!r} has neither predict nor fit_predict")
 
 
-def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
+def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = True) -> Fitted:
     """Fit a copy of an oracle to observations, every `random_state` inside it drawn from the key.
 
     One thread, so that the same data and key give the same labels. Too few points for the clusters
@@ -111,6 +112,7 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
     oracle : a scikit-learn estimator.
     x : (n, ...) observations; flattened to (n, d).
     key : np.uint64
+    fold : turn the fitted estimator into matrices where it is no more than that.
     """
     if len(x) == 0:
         return Fitted(Constant(), 1, ("no observations to learn from",))
@@ -132,7 +134,7 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64) -> Fitted:
     n_labels, found = _count_labels(estimator, x)
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
-    return Fitted(fold(estimator), n_labels, tuple(notes))
+    return Fitted(folded(estimator) if fold else estimator, n_labels, tuple(notes))
 
 
 def one_thread() -> Any:

@@ -90,6 +90,10 @@ def fold(estimator: Any) -> Any:
     if not isinstance(last, GaussianMixture):
         C = np.asarray(last.cluster_centers_, np.float64)
         return LinearScores(_read_only(C @ M), _read_only(C @ v - 0.5 * (C**2).sum(axis=1)))
+    if last.covariance_type == "tied":  # what is quadratic is the same for all
+        P = last.precisions_ @ last.means_.T  # (p, K)
+        c = np.log(last.weights_) - 0.5 * (last.means_.T * P).sum(axis=0)
+        return LinearScores(_read_only(P.T @ M), _read_only(P.T @ v + c))
     L = _cholesky_factors(last)  # (K, p, p): y = L[k].T @ (x - mean[k])
     log_det = np.log(np.abs(np.diagonal(L, axis1=1, axis2=2))).sum(axis=1)
     b = np.einsum("kqp,kq->kp", L, v - last.means_)
@@ -120,11 +124,9 @@ def _affine(step: Any) -> tuple[Array, Array] | None:
 
 def _cholesky_factors(mixture: GaussianMixture) -> Array:
     """`precisions_cholesky_` of any covariance type as full matrices, (K, p, p)."""
-    P, (K, p) = mixture.precisions_cholesky_, mixture.means_.shape
+    P, p = mixture.precisions_cholesky_, mixture.means_.shape[1]
     if mixture.covariance_type == "full":
         return np.asarray(P, np.float64)
-    if mixture.covariance_type == "tied":
-        return np.broadcast_to(P, (K, p, p))
     diagonal = P if mixture.covariance_type == "diag" else np.repeat(P[:, None], p, axis=1)
     return np.asarray(diagonal[:, :, None] * np.eye(p), np.float64)
 

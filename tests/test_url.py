@@ -637,6 +637,18 @@ def test_retraining_every_episode_costs_no_reward_if_labels_are_matched_and_much
     assert relabelled[0] < relabelled[1] / 5
 
 
+@pytest.mark.slow
+def test_retraining_every_episode_costs_the_lock_of_the_paper_nothing():
+    mdp = lock_bernoulli(horizon=5, switch=0.2, seed=1)
+    fixed, matched, unmatched = (
+        practice(pca_kmeans(3), OracleQ(), batch=100, memory=3000, **fields).fit(mdp, 2500, seed=1)
+        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "match_labels": False})
+    )
+    assert fixed.returns_[-1000:].mean() > 0.45
+    assert matched.returns_[-1000:].mean() > 0.45
+    assert unmatched.returns_[-1000:].mean() < 0.25
+
+
 # --- runs that repeat -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "fields",

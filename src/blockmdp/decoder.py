@@ -34,7 +34,7 @@ class Decoder:
     @classmethod
     def of(cls, fitted: tuple[Fitted, ...], n_labels: int = 1) -> Decoder:
         """The labels just as the oracles give them, with room for n_labels."""
-        n = max(n_labels, *(f.n_labels for f in fitted)) if fitted else n_labels
+        n = max(n_labels, *(f.n_labels for f in fitted))
         return cls(fitted, np.tile(np.arange(n, dtype=np.int32), (len(fitted), 1)))
 
     @property
@@ -69,6 +69,14 @@ class Decoder:
             labels[rows] = self.order[h][self.fitted[h].predict(x[rows])]
         return labels
 
+    def widened(self, n_labels: int) -> Decoder:
+        """The same decoder with room for n_labels, of which it does not use the new ones."""
+        if n_labels <= self.n_labels:
+            return self
+        new = np.arange(self.n_labels, n_labels, dtype=np.int32)
+        order = np.hstack([self.order, np.tile(new, (len(self.order), 1))])
+        return replace(self, order=order)
+
     def swap(self, group: int, one: int, other: int) -> Decoder:
         """The decoder that says `one` where this says `other`, and the reverse."""
         order = self.order.copy()
@@ -85,6 +93,8 @@ def decode_mixture(
 
     Sights that score linearly are asked all at once, others one after the other.
     """
+    if len(x) == 0:
+        return np.zeros(0, np.int32)
     if len(sights) == 1:
         return sights[0].decode(np.full(len(x), level), x)
     scores = [_linear(f, level) for f in sights]

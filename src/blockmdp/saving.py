@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,21 @@ _FOLDED: dict[str, tuple[Any, tuple[str, ...]]] = {
 _TRUSTED = ["blockmdp.oracles.fitting.Completed"]
 
 
-def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder) -> None:
-    """Write pi (H, labels, A) and the decoder f to a file, whole or not at all."""
+def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder, shape: tuple[int, ...]) -> None:
+    """Write pi (H, labels, A), the decoder f and an observation's shape, whole or not at all."""
     arrays: dict[str, NDArray[Any]] = {"pi": pi, "order": f.order}
     fitted = []
     for i, one in enumerate(f.fitted):
         kind, parts = _parts(one.predictor)
         arrays |= {f"f{i}.{name}": value for name, value in parts.items()}
         fitted.append({"kind": kind, "n_labels": one.n_labels, "notes": list(one.notes)})
-    about = {"format": _FORMAT, "version": _VERSION, "fitted": fitted, "digest": _digest(arrays)}
+    about = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "observation_shape": shape,
+        "fitted": fitted,
+        "digest": _digest(arrays),
+    }
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     part = path.with_name(path.name + ".part")
     try:
@@ -50,34 +55,38 @@ def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder) -> None:
         part.unlink(missing_ok=True)
 
 
-def read_policy(path: Path) -> tuple[NDArray[np.float64], Decoder]:
-    """pi and f from a file of `write_policy`; a ValueError says what is wrong with any other."""
+def read_policy(path: Path) -> tuple[NDArray[np.float64], Decoder, tuple[int, ...]]:
+    """What `write_policy` wrote; a ValueError says what is wrong with any other file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is no policy of blockmdp, or is cut short: {error}") from None
+    except Exception as error:  # what damaged archives raise is no closed list
+        raise ValueError(f"{path} is no policy of blockmdp, or is damaged: {error}") from None
     try:
         about = json.loads(arrays.pop("about").tobytes())
         if about["format"] != _FORMAT:
-            raise KeyError
+            raise KeyError("format")
     except (KeyError, ValueError, TypeError):
         raise ValueError(f"{path} is an archive, but no policy of blockmdp") from None
-    if about["version"] != _VERSION:
+    if about.get("version") != _VERSION:
         raise ValueError(
-            f"{path} has the format {about['version']} of policies; this blockmdp reads {_VERSION}"
+            f"{path} has the format {about.get('version')} of policies; this blockmdp reads "
+            f"{_VERSION}"
         )
-    if _digest(arrays) != about["digest"]:
-        raise ValueError(f"{path} was altered after it was written: its digest does not fit")
-    fitted = tuple(
-        Fitted(
-            _predictor(entry["kind"], arrays, f"f{i}."), entry["n_labels"], tuple(entry["notes"])
+    if about.get("digest") != _digest(arrays):
+        raise ValueError(
+            f"{path} is a policy that was altered after it was written: its digest does not fit"
         )
-        for i, entry in enumerate(about["fitted"])
-    )
-    return arrays["pi"], Decoder(fitted, arrays["order"])
+    try:
+        fitted = tuple(
+            Fitted(_predictor(one["kind"], arrays, f"f{i}."), one["n_labels"], tuple(one["notes"]))
+            for i, one in enumerate(about["fitted"])
+        )
+        return arrays["pi"], Decoder(fitted, arrays["order"]), tuple(about["observation_shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds a policy that cannot be read: {error}") from None
 
 
 def _parts(predictor: Any) -> tuple[str, dict[str, NDArray[Any]]]:
@@ -95,9 +104,7 @@ def _predictor(kind: str, arrays: dict[str, NDArray[Any]], prefix: str) -> Any:
     skops_io, data = _skops(), arrays[prefix + "bytes"].tobytes()
     unknown = [t for t in skops_io.get_untrusted_types(data=data) if t not in _TRUSTED]
     if unknown:
-        raise ValueError(
-            f"the policy's decoder is made of types that are not known to be safe: {unknown}"
-        )
+        raise ValueError(f"its decoder is made of types that are not known to be safe: {unknown}")
     return skops_io.loads(data, trusted=_TRUSTED)
 
 

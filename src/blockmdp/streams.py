@@ -43,9 +43,10 @@ def noise_root(seed: int) -> np.uint64:
     return rng.root(seed, 2)
 
 
-def agent(seed: int) -> np.uint64:
-    """A learner's own choices: `step(child(agent(seed), episode), h)`."""
-    return rng.root(seed, 3)
+def agent(seed: int, n: int = 0) -> np.uint64:
+    """The choices of the n-th learner of a run: `step(child(agent(seed, n), episode), h)`."""
+    with np.errstate(over="ignore"):
+        return np.uint64(rng.child(rng.root(seed, 3), n))
 
 
 def estimator(seed: int) -> np.uint64:

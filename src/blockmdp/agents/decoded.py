@@ -26,10 +26,12 @@ class DecodedPolicy:
     ----------
     decoder_ : f.
     policy_ : pi, (H, labels, A) probabilities.
+    observation_shape_ : the shape of an observation.
     """
 
     decoder_: Decoder
     policy_: NDArray[np.float64]
+    observation_shape_: tuple[int, ...]
 
     @property
     def horizon(self) -> int:
@@ -37,18 +39,24 @@ class DecodedPolicy:
         return int(self.policy_.shape[0])
 
     def decode(self, x: Any, level: int) -> Any:
-        """The label of an observation at a level (from 0), or the labels (n,) of n observations.
-
-        Labels that occurred after the policy was made act at random.
-        """
-        x = np.asarray(x)
-        one = x.ndim < 2 or x[None].reshape(1, -1).shape[1] == self._width()
-        rows = x.reshape(1, -1) if one else x.reshape(len(x), -1)
-        labels = self.decoder_.decode(np.full(len(rows), self._level(level)), rows)
-        return int(labels[0]) if one else labels
+        """The label of an observation at a level (from 0), or the labels (n,) of n observations."""
+        if not 0 <= level <= self.horizon:
+            raise ValueError(f"level must be from 0 to {self.horizon}, got {level!r}")
+        x, shape = np.asarray(x), self.observation_shape_
+        if x.shape == shape:
+            return int(self.decoder_.decode(np.array([level]), x[None])[0])
+        if x.shape[1:] != shape or x.ndim == 0:
+            raise ValueError(
+                f"an observation has the shape {shape}, and n of them {('n', *shape)}: "
+                f"got {x.shape}".replace("'", "")
+            )
+        return self.decoder_.decode(np.full(len(x), level), x)
 
     def act(self, x: Any, level: int) -> Any:
-        """The action at a level (from 0), given an observation; or the actions (n,) for n."""
+        """The action at a level (from 0), given an observation; or the actions (n,) for n.
+
+        A label that the policy does not know, since no data had it, is taken for the last it knows.
+        """
         if level == self.horizon:
             raise ValueError(
                 f"level {level} is the end of an episode: there is nothing to do there"
@@ -59,29 +67,20 @@ class DecodedPolicy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy to a file that `blockmdp.load` reads; no pickle is involved."""
-        write_policy(Path(path), self.policy_, self.decoder_)
+        write_policy(Path(path), self.policy_, self.decoder_, self.observation_shape_)
 
     @cached_property
     def _greedy(self) -> NDArray[np.int64]:
         return np.asarray(self.policy_.argmax(axis=2), np.int64)
 
-    def _width(self) -> int:
-        """The length of a flat observation, where the decoder knows it; else 0."""
-        predictor = self.decoder_.fitted[0].predictor
-        W = getattr(predictor, "W", None)
-        return W.shape[-1] if W is not None else int(getattr(predictor, "n_features_in_", 0))
-
-    def _level(self, level: int) -> int:
-        if not 0 <= level <= self.horizon:
-            raise ValueError(f"level must be from 0 to {self.horizon}, got {level!r}")
-        return level
-
 
 class _Loaded(DecodedPolicy):
     """A policy from a file."""
 
-    def __init__(self, policy: NDArray[np.float64], decoder: Decoder) -> None:
-        self.policy_, self.decoder_ = policy, decoder
+    def __init__(
+        self, policy: NDArray[np.float64], decoder: Decoder, shape: tuple[int, ...]
+    ) -> None:
+        self.policy_, self.decoder_, self.observation_shape_ = policy, decoder, shape
 
     def __repr__(self) -> str:
         H, labels, A = self.policy_.shape
@@ -140,6 +139,12 @@ def decoded_value(mdp: BlockMDP, pi: NDArray[np.float64], C: NDArray[np.float64]
 
 class DecodingAgent(DecodedPolicy):
     """An agent that has learnt a decoder and a policy on its labels from a problem."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is missing."""
+        fitted = "policy_" in self.__dict__
+        hint = "" if fitted else ": it is not fitted yet, call fit first"
+        raise AttributeError(f"{type(self).__name__} has no {name}{hint}")
 
     returns_: NDArray[np.float64]
     trajectories_: NDArray[np.int64]

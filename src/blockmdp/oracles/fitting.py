@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.base import BaseEstimator, ClusterMixin, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
@@ -41,7 +41,9 @@ class Fitted:
     notes: tuple[str, ...] = ()
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        labels = np.asarray(self.predictor.predict(x))
+        if len(x) == 0:
+            return np.zeros(0, np.int32)
+        labels = np.asarray(self.predictor.predict(_as_numbers(x)))
         return np.asarray(np.clip(labels, 0, self.n_labels - 1), np.int32)
 
 
@@ -97,6 +99,8 @@ def check_is_oracle(oracle: Any) -> None:
             "oracle must be a scikit-learn clusterer or mixture (an instance, such as KMeans(3)), "
             f"got {oracle!r}"
         )
+    if is_classifier(_last(oracle)) or is_regressor(_last(oracle)):
+        raise TypeError(f"oracle {oracle!r} is supervised: it would need labels to learn from")
     if not (_can(oracle, "predict") or _can(oracle, "fit_predict")):
         raise TypeError(f"oracle {oracle!r} has neither predict nor fit_predict")
 
@@ -116,22 +120,29 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
     """
     if len(x) == 0:
         return Fitted(Constant(), 1, ("no observations to learn from",))
-    x = x.reshape(len(x), -1)
+    x = _as_numbers(x)
+    if (x == x[0]).all():
+        return Fitted(
+            Constant(), 1, (f"a single label: all of {len(x)} observations are the same",)
+        )
     notes: list[str] = []
     estimator = _seeded(_completed(clone(oracle)), key)
-    asked = _n_clusters(estimator)
-    points = len(np.unique(x, axis=0)) if asked and len(x) < 100 * asked else len(x)
-    if asked and points < asked:
-        notes.append(f"{points} different points for {asked} clusters: fitted {points}")
-        _set_n_clusters(estimator, points)
-    _cut_components(estimator, len(x), notes)
+    _cut_to(estimator, x, notes)
     with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(x)
+        try:
+            estimator.fit(x)
+            n_labels, found = _count_labels(estimator, x)
+        except ValueError as error:
+            if len(x) >= _FEW:
+                raise ValueError(
+                    f"{oracle!r} cannot learn from {len(x)} observations: {error}"
+                ) from error
+            notes.append(f"a single label: {len(x)} observations are too few ({error})")
+            return Fitted(Constant(), 1, tuple(notes))
     for warning in caught:
         if issubclass(warning.category, ConvergenceWarning):
             notes.append(str(warning.message).split("\n")[0])
-    n_labels, found = _count_labels(estimator, x)
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
     return Fitted(folded(estimator) if fold else estimator, n_labels, tuple(notes))
@@ -142,10 +153,19 @@ def one_thread() -> Any:
     return _threads().limit(limits=1)
 
 
+_FEW = 100  # so few observations may be too few for an estimator: then they get one label
+
+
 @cache
 def _threads() -> ThreadpoolController:
     """Found once: looking for the thread pools takes longer than many a fit."""
     return ThreadpoolController()
+
+
+def _as_numbers(x: NDArray[Any]) -> NDArray[Any]:
+    """Rows of floating-point numbers; estimators differ in what they make of others."""
+    x = np.ascontiguousarray(x.reshape(len(x), -1))
+    return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
 
 
 def _can(estimator: Any, method: str) -> bool:
@@ -156,7 +176,9 @@ def _can(estimator: Any, method: str) -> bool:
 
 
 def _last(estimator: Any) -> Any:
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
 
 
 def _completed(oracle: Any) -> Any:
@@ -198,13 +220,18 @@ def _set_n_clusters(estimator: Any, n: int) -> None:
     last.set_params(**{name: max(n, 1)})
 
 
-def _cut_components(estimator: Any, n: int, notes: list[str]) -> None:
-    """Projections cannot have more dimensions than there are points."""
-    for _, step in getattr(estimator, "steps", [("", estimator)])[:-1]:
+def _cut_to(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
+    """Ask for no more clusters than there are different points, nor dimensions than points."""
+    asked = _n_clusters(estimator)
+    points = len(np.unique(x, axis=0)) if len(x) < 100 * asked else len(x)
+    if asked and points < asked:
+        notes.append(f"{points} different points for {asked} clusters: fitted {points}")
+        _set_n_clusters(estimator, points)
+    for _, step in getattr(estimator, "steps", [])[:-1]:
         wanted = getattr(step, "n_components", None)
-        if isinstance(wanted, int | np.integer) and wanted > n:
-            notes.append(f"{n} points for {wanted} components: fitted {n}")
-            step.set_params(n_components=int(n))
+        if isinstance(wanted, int | np.integer) and wanted > len(x):
+            notes.append(f"{len(x)} points for {wanted} components: fitted {len(x)}")
+            step.set_params(n_components=len(x))
 
 
 def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:

@@ -133,6 +133,7 @@ class PCID(DecodingAgent):
         simulator.learn(run, self.decoder_)
         self.__dict__.pop("_greedy", None)
         self.mdp_, self.seed_ = simulator.mdp, simulator.seed
+        self.observation_shape_ = simulator.observation_shape
         self.returns_, self.ledger_ = run.returns, dict(simulator.ledger)
         self.trajectories_ = drawn + np.arange(1, len(run.returns) + 1)
         return self

@@ -30,6 +30,8 @@ class Learning:
     returns: NDArray[np.float64]
     n_labels: int
     """Labels that the tables have room for."""
+    key: np.uint64
+    """What its choices are drawn from: `step(child(key, k), h)`."""
     k: int = 0
 
 
@@ -96,17 +98,19 @@ class Simulator(ABC):
     ----------
     mdp : the BlockMDP behind the problem, or None where there is none to be known.
     horizon, n_actions : int
+    observation_shape : of one observation.
     ledger : trajectories drawn so far, by kind.
     """
 
     mdp: BlockMDP | None
     horizon: int
     n_actions: int
+    observation_shape: tuple[int, ...]
 
     def __init__(self, seed: int) -> None:
         self.seed = _check_seed(seed)
         self.ledger: Counter[str] = Counter()
-        self._agent_key = streams.agent(seed)
+        self._learners = 0
         self._policy_key = streams.policy(seed)
         self._mixture_key = streams.mixture(seed)
 
@@ -119,7 +123,9 @@ class Simulator(ABC):
         """Fresh tables for a run of that many episodes."""
         S = self.mdp.n_states if self.mdp else 1
         tables = learner.tables(self.horizon, S, self.n_actions, episodes)
-        return Learning(learner, tables, np.zeros(episodes), S)
+        key = streams.agent(self.seed, self._learners)
+        self._learners += 1
+        return Learning(learner, tables, np.zeros(episodes), S, key)
 
     @abstractmethod
     def learn(

@@ -39,6 +39,7 @@ class BlockSimulator(Simulator):
     def __init__(self, mdp: BlockMDP, seed: int, *, compiled: bool = True) -> None:
         super().__init__(seed)
         self.mdp, self.horizon, self.n_actions = mdp, mdp.horizon, mdp.n_actions
+        self.observation_shape = (mdp.emission.dim,)
         self._compiled = compiled
         self._world_key = streams.world(seed)
         self._tapes = Tapes(mdp, seed)
@@ -61,7 +62,7 @@ class BlockSimulator(Simulator):
                     self.mdp.dynamics,
                     tape,
                     self._world_key,
-                    self._agent_key,
+                    run.key,
                     self.episodes - run.k,
                     run.k,
                     run.returns[:stop],

@@ -37,6 +37,7 @@ class GymSimulator(Simulator):
             raise ValueError(f"{env} has the actions {env.action_space}; Discrete ones are needed")
         self.n_actions = int(env.action_space.n)
         self.horizon = horizon or _horizon_of(env, self.mdp)
+        self.observation_shape = tuple(env.observation_space.shape or ())
         self._first_action = int(env.action_space.start)
         self._fresh = True
 
@@ -47,7 +48,7 @@ class GymSimulator(Simulator):
         learner, seen = run.learner, _Seen()
         while run.k < stop:
             with np.errstate(over="ignore"):
-                choices = np.uint64(rng.child(self._agent_key, run.k))
+                choices = np.uint64(rng.child(run.key, run.k))
             x, info = self._reset()
             s = self._label(run, sight, 0, x, info)
             total, h, done = 0.0, 0, False
@@ -98,7 +99,8 @@ class GymSimulator(Simulator):
                 x.append(rows + [np.zeros_like(rows[0])] * (H - h))
             self.ledger[kind] += 1
         assert self.episodes == first + n
-        return Trajectories(np.array(x) if keep_x else np.empty((n, 0)), actions, rewards, lengths)
+        shape = (n, H + 1 if keep_x else 0, *self.observation_shape)
+        return Trajectories(np.array(x).reshape(shape), actions, rewards, lengths)
 
     def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Observation, reward, whether the episode is over, whether early, info."""

@@ -74,6 +74,7 @@ class VectorSimulator(Simulator):
         if not limit:
             raise ValueError(f"{envs} does not say how long an episode can be: give fit a horizon")
         self.horizon, self.n_actions = int(limit), int(space.n)
+        self.observation_shape = tuple(envs.single_observation_space.shape or ())
         self._first_action = int(space.start)
         self._fresh = True
 
@@ -110,7 +111,7 @@ class VectorSimulator(Simulator):
                 levels.extend(range(len(episode.x)))
                 x.extend(episode.x)
 
-        keys = rng.children(self._agent_key, first, stop - first)
+        keys = rng.children(run.key, first, stop - first)
         self._run(keys, see, act, end, "learn")
         run.k = stop
         return Observations(np.array(levels, np.int64), np.array(x)) if record else None
@@ -145,7 +146,8 @@ class VectorSimulator(Simulator):
 
         keys = rng.children(self._policy_key, self.episodes, n)
         self._run(keys, see, act, end, kind)
-        x = np.array(kept) if keep_x else np.empty((n, 0))
+        shape = (n, H + 1 if keep_x else 0, *self.observation_shape)
+        x = np.array(kept if keep_x else []).reshape(shape)
         return Trajectories(x, actions, rewards, lengths)
 
     def _run(

@@ -151,24 +151,28 @@ class URL(DecodingAgent):
             ("evaluation", evaluation, 0),
             ("n_states", n_states, 1),
         ):
-            if value is not None:
+            if value is not None or name in ("batch", "restarts", "evaluation"):
                 whole_number(name, value, least)
         if stable is not None and not 0 <= stable <= 1:
             raise ValueError(f"stable must be None or in [0, 1], got {stable!r}")
-        if not growth >= 1:
-            raise ValueError(f"growth must be 1 or more, got {growth!r}")
+        if not 1 <= growth < math.inf:
+            raise ValueError(f"growth must be a number, 1 or more; got {growth!r}")
+        if not min_count >= 0:
+            raise ValueError(f"min_count must be a number, 0 or more; got {min_count!r}")
         if restarts > 1 and evaluation == 0:
             raise ValueError("restarts need evaluation episodes to choose the best of them by")
         self.oracle = oracle
         self.learner = OracleQ() if learner is None else learner
-        self.batch, self.iterations = batch, iterations
+        self.batch = int(batch)
+        self.iterations = None if iterations is None else int(iterations)
         self.stable, self.growth = stable, growth
-        self.test_batch = max(batch // 10, 10) if test_batch is None else test_batch
+        self.test_batch = max(self.batch // 10, 10) if test_batch is None else int(test_batch)
         self.resample, self.pool_levels = resample, pool_levels
         self.match_labels, self.min_count = match_labels, min_count
-        self.retrain_every, self.memory = retrain_every, memory
-        self.restarts, self.evaluation = restarts, evaluation
-        self.n_states = n_states
+        self.retrain_every = None if retrain_every is None else int(retrain_every)
+        self.memory = None if memory is None else int(memory)
+        self.restarts, self.evaluation = int(restarts), int(evaluation)
+        self.n_states = None if n_states is None else int(n_states)
 
     @classmethod
     def theory(
@@ -248,7 +252,8 @@ class URL(DecodingAgent):
         ):
             if not 0 < value < 1:
                 raise ValueError(f"{name} must be in (0, 1), got {value!r}")
-        H = horizon
+        H = whole_number("horizon", horizon, 1)
+        n_states = whole_number("n_states", n_states, 1)
         N = math.ceil(math.log(2 / delta) / 2)
         L = math.ceil(9 * H**2 / (2 * epsilon**2) * math.log(2 * N / delta))
         J = (H + 1) * n_states + 1
@@ -297,6 +302,7 @@ class URL(DecodingAgent):
         best = attempts[int(np.argmax(means)) if means else 0]  # 14
         self.__dict__.pop("_greedy", None)
         self.mdp_, self.seed_ = simulator.mdp, simulator.seed
+        self.observation_shape_ = simulator.observation_shape
         self.evaluations_ = np.array(means)
         self.returns_ = np.concatenate([a.returns for a in attempts])
         self.trajectories_ = np.concatenate([a.trajectories for a in attempts])

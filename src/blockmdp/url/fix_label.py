@@ -48,6 +48,7 @@ class LabelStandard:
 
 def fix_label(f: Decoder, Z: LabelStandard) -> Decoder:
     """Call again by their names the labels of a new decoder that Z knows (Algorithm 3)."""
+    f = f.widened(Z.n_labels)
     for (h, s), D in Z.D.items():  # 2
         labels = f.decode(np.full(len(D), h), D)
         counts = np.bincount(labels, minlength=f.n_labels)

@@ -95,11 +95,11 @@ class TSR:
     def decoder(self, pi: NDArray[np.float64], k: int) -> Decoder:
         """Train the decoder for the policy pi of episode k (from 1). pi: (H, labels, A)."""
         batch = float(self.B)
-        for i in range(1, self.J + 1):  # 3
+        for _ in range(self.J):  # 3
             policy = Policy(pi, self.f)
             if self.resample:
                 self.Pi.append(policy)  # 4
-                n = ((k - 1) * self.J + i) * self.B
+                n = len(self.Pi) * self.B  # ((k - 1) J + i) B, called in every episode
                 D = self.simulator.rollout(self.Pi, n, "oracle").observations  # 5
             else:
                 new = self.simulator.rollout([policy], math.ceil(batch), "oracle").observations
@@ -119,11 +119,21 @@ class TSR:
         return self.f
 
     def _remember(self, new: Observations) -> Observations:
-        data = new if self.data is None else self.data + new
-        if self.memory is not None and len(data) > self.memory:
-            data = Observations(data.levels[-self.memory :], data.x[-self.memory :])
-        self.data = data
-        return data
+        """Keep the newest observations, as many of each level."""
+        self.data = self._shuffled(new) if self.data is None else self.data + self._shuffled(new)
+        if self.memory is not None and len(self.data) > self.memory:
+            most = max(self.memory // (self.simulator.horizon + 1), 1)
+            kept = [rows[-most:] for rows in _rows_by_level(self.data.levels)]
+            at = np.sort(np.concatenate(kept))
+            self.data = Observations(self.data.levels[at], self.data.x[at])
+        return self.data
+
+    def _shuffled(self, new: Observations) -> Observations:
+        """In an order that favours no latent state, since old observations may be forgotten."""
+        with np.errstate(over="ignore"):
+            key = np.uint64(rng.child(streams.estimator(self.simulator.seed), 2**40 + self.fits))
+        at = np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])
+        return Observations(new.levels[at], new.x[at])
 
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
         before = self.f
@@ -152,6 +162,10 @@ class TSR:
                 fit_oracle(self.oracle, D.x[D.levels == h], np.uint64(rng.child(key, h)))
                 for h in range(self.simulator.horizon + 1)
             )
+
+
+def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return [np.flatnonzero(levels == h) for h in np.unique(levels)]
 
 
 def agreement(one: Decoder, other: Decoder, data: Observations) -> float:

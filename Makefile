@@ -4,7 +4,7 @@
 #   make lock LOCK_ARGS=--upgrade             the newest versions instead of the fewest changes
 
 PYTHON ?= python3
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 LOCK_ARGS ?=
 
 BIN := .venv/bin

@@ -258,20 +258,23 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_a_code_block_of_the_readme_runs_and_learns_the_lock(block, capsys):
+def test_a_code_block_of_the_readme_runs_and_learns_the_lock(block, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
-    assert capsys.readouterr().out.splitlines()[-1].startswith("0.5")
+    assert any(
+        line.startswith("0.5 ") or line == "0.5" for line in capsys.readouterr().out.splitlines()
+    )
 
 
 def test_the_readme_has_code_blocks():
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
 
 
 def test_the_readme_points_to_files_that_exist():
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert links
     for link in links:
-        assert (ROOT / link).is_file(), link
+        assert (ROOT / link).exists(), link
     for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", README):
         assert (ROOT / "src" / "blockmdp" / name).exists() or (ROOT / name).exists(), name
     assert (ROOT / "docs" / "figure1-skyline.png").stat().st_size < 150_000

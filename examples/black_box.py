@@ -27,7 +27,8 @@ def lake():
 
 skyline = bm.Tabular(on="observation").fit(lake(), episodes=2_000, seed=0)
 copies = gym.vector.SyncVectorEnv([lambda: Noisy(lake())] * 8)
-agent = bm.URL(KMeans(16, n_init=10), batch=300, iterations=3)
-agent.fit(copies, episodes=2_000, seed=0, horizon=20)
+# 16 states, and labels to spare: two for one state do no harm, one for two states does
+agent = bm.URL(KMeans(24, n_init=10), batch=1_000, iterations=1)
+agent.fit(copies, episodes=4_000, seed=0, horizon=20)
 true, noisy = skyline.returns_[-200:].mean(), agent.returns_[-200:].mean()
 print(f"on true states {true:.2f}, behind noise {noisy:.2f}")

@@ -34,4 +34,5 @@ def test_the_corridor_is_learnt_to_its_optimum():
 
 def test_the_black_box_is_solved_behind_noise():
     true, noisy = map(float, re.findall(r"\d\.\d\d", run(EXAMPLES[0].parent / "black_box.py")))
-    assert true == noisy == 1.0
+    assert true == 1.0
+    assert noisy >= 0.95

@@ -467,10 +467,8 @@ def test_the_uses_of_a_seed_share_no_key():
     keys = []
     for seed, name in itertools.product(range(40), streams.__all__):
         use = getattr(streams, name)
-        if len(inspect.signature(use).parameters) == 1:
-            keys += [use(seed)]
-        else:
-            keys += [use(seed, level, state) for level in range(6) for state in range(3)]
+        places = len(inspect.signature(use).parameters) - 1  # beside the seed
+        keys += [use(seed, *place) for place in np.ndindex((6, 3)[:places])]
     keys += [c for k in keys[:200] for c in rng.children(k, 0, 50)]
     assert all(isinstance(k, np.uint64) for k in keys)
     assert len({int(k) for k in keys}) == len(keys)

@@ -125,7 +125,7 @@ def test_a_policy_on_images_can_be_saved(tmp_path):
     images += g.normal(size=images.shape) / 4
     f = Decoder.of((fit_oracle(KMeans(2, n_init=3), images, np.uint64(0)),))
     pi = np.eye(2)[None]  # one step: do what the label says
-    write_policy(tmp_path / "policy.npz", pi, f)
+    write_policy(tmp_path / "policy.npz", pi, f, (2, 3))
     loaded = bm.load(tmp_path / "policy.npz")
     labels = loaded.decode(images, 0)
     assert labels.shape == (60,)
@@ -157,8 +157,8 @@ def test_labels_are_loaded_under_the_names_that_they_had(tmp_path):
     x = np.array([[0.0], [10.0]])
     f = Decoder.of((fit_oracle(KMeans(2, n_init=1), x, np.uint64(0)),), 4).swap(0, 0, 3)
     pi = np.full((1, 4, 2), 0.5)
-    write_policy(tmp_path / "policy.npz", pi, f)
-    _, loaded = read_policy(tmp_path / "policy.npz")
+    write_policy(tmp_path / "policy.npz", pi, f, (1,))
+    _, loaded, _ = read_policy(tmp_path / "policy.npz")
     assert set(loaded.decode(np.zeros(2, np.int64), x).tolist()) == {1, 3}
     assert np.array_equal(loaded.order, f.order)
 
@@ -315,7 +315,7 @@ class Mine(KMeans):
 def test_unknown_types_in_a_decoder_are_refused_with_the_files_name(tmp_path):
     path = tmp_path / "policy.npz"
     f = Decoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
-    write_policy(path, np.ones((1, 2, 1)), f)
+    write_policy(path, np.ones((1, 2, 1)), f, (4,))
     assert "Mine" in refused(path, match="safe")
 
 
@@ -326,7 +326,7 @@ class Unpackable(Birch):
 def test_an_estimator_that_cannot_be_packed_is_named_and_nothing_is_written(tmp_path):
     f = Decoder.of((fit_oracle(Unpackable(n_clusters=2), np.eye(4), np.uint64(0)),))
     with pytest.raises(TypeError, match="Unpackable"):
-        write_policy(tmp_path / "policy.npz", np.ones((1, 2, 1)), f)
+        write_policy(tmp_path / "policy.npz", np.ones((1, 2, 1)), f, (4,))
     assert not list(tmp_path.iterdir())
 
 

@@ -13,9 +13,9 @@ from blockmdp import URL, BlockMDP, Linear, OneHotBernoulli, OneHotGaussian, Ora
 
 EPSILON, DELTA, SEEDS = 0.1, 0.1, 51
 CASES = [  # H, S, A, K, B, emission
-    (2, 2, 4, 20, 10, "rotated"),
-    (3, 3, 2, 13, 12, "permuted"),
-    (4, 2, 2, 10, 10, "rotated"),
+    (2, 2, 4, 24, 10, "rotated"),
+    (3, 3, 2, 15, 12, "permuted"),
+    (4, 2, 2, 12, 10, "rotated"),
 ]
 
 

@@ -238,7 +238,8 @@ class _Network:
             hidden_layer_sizes=(units,),
             activation="logistic",
             solver="lbfgs",
-            max_iter=500,
+            alpha=0.1,  # without it, a few hundred points are learnt by heart
+            max_iter=200,
             random_state=random_state,
         )
         return cls(net.fit(x.astype(np.float64), y))

@@ -1,0 +1,130 @@
+"""PCID: what it finds level by level, where it must fail, and that it keeps to the agents' face."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+import blockmdp as bm
+from blockmdp.learners.follow import Follow
+
+
+def lock(H=4, switch=0.2, seed=0):
+    return bm.lock_bernoulli(horizon=H, switch=switch, seed=seed)
+
+
+@pytest.mark.parametrize("model", ["linear", "network"])
+@pytest.mark.parametrize("switch", [0.0, 0.2])
+def test_both_locks_are_opened(model, switch):
+    for m in (lock(5, switch), bm.lock_gaussian(5, switch, sigma=0.1)):
+        agent = bm.PCID(model, n=300).fit(m, episodes=1000, seed=1)
+        assert agent.value() > 0.48
+        assert agent.returns_.mean() > 0.43
+        assert agent.accuracy()[1:].min() > 0.95
+
+
+def test_it_draws_n_trajectories_a_level_and_says_so():
+    agent = bm.PCID(n=120).fit(lock(3), episodes=50, seed=0)
+    assert agent.ledger_ == {"explore": 360, "learn": 50}
+    assert agent.trajectories_.tolist() == list(range(361, 411))
+    assert [level.trajectories for level in agent.diary_] == [120, 240, 360]
+    assert [level.level for level in agent.diary_] == [1, 2, 3]
+
+
+def test_states_with_the_same_backward_distribution_are_one_to_it():
+    """At switch 0.5 each good action leads to either live state alike."""
+    agent = bm.PCID(n=400).fit(lock(4, switch=0.5), episodes=10, seed=0)
+    C = agent.confusion(500)
+    live_alike = np.abs(C[1:, 0] - C[1:, 1]).sum(axis=1)
+    assert live_alike.max() < 0.8  # 2 if they were told apart
+    assert np.abs(C[1:, 0] - C[1:, 2]).sum(axis=1).min() > 1.5  # the dead state is told apart
+
+
+def test_the_number_of_clusters_is_cut_while_one_is_small():
+    agent = bm.PCID(n=100, n_clusters=6, min_cluster=30).fit(lock(2), episodes=5, seed=0)
+    for level in agent.diary_:
+        assert level.clusters <= 3
+        assert min(level.sizes) >= 30
+    assert any("fewer than 30" in note for note in agent.decoder_.notes)
+
+
+def test_homing_policies_reach_what_the_model_says():
+    agent = bm.PCID(n=400).fit(lock(3, switch=0.0), episodes=5, seed=0)
+    for level in agent.diary_:
+        assert min(level.reach) > 0.9  # without a switch every state can be reached for sure
+
+
+def test_levels_that_emit_differently_are_no_trouble():
+    base = lock(4)
+    emissions = [
+        bm.Linear(bm.OneHotGaussian(3, 4, sigma=0.1), ortho_group.rvs(7, random_state=h))
+        for h in range(5)
+    ]
+    m = bm.BlockMDP(
+        base.initial,
+        base.transitions,
+        base.rewards,
+        base.reward_probability,
+        emission=bm.PerLevel(emissions),
+    )
+    assert bm.PCID(n=300).fit(m, episodes=10, seed=0).value() > 0.48
+
+
+@pytest.mark.parametrize("model", ["linear", "network"])
+def test_engines_agree(model):
+    agents = [
+        bm.PCID(model, n=60).fit(lock(3), episodes=40, seed=5, engine=engine)
+        for engine in ("compiled", "interpreted", "stepwise")
+    ]
+    for other in agents[1:]:
+        assert np.array_equal(agents[0].returns_, other.returns_)
+        assert np.array_equal(agents[0].policy_, other.policy_)
+        assert agents[0].ledger_ == other.ledger_
+
+
+@pytest.mark.parametrize("model", ["linear", "network"])
+def test_a_saved_policy_acts_as_the_agent_did(model, tmp_path):
+    m = lock(4)
+    agent = bm.PCID(model, n=100).fit(m, episodes=5, seed=0)
+    agent.save(tmp_path / "p.npz")
+    loaded = bm.load(tmp_path / "p.npz")
+    for h in range(4):
+        x = m.sample(h, 0, 50)
+        assert np.array_equal(agent.act(x, h), loaded.act(x, h))
+
+
+def test_a_black_box_is_explored_stepwise():
+    env = gym.wrappers.TransformReward(
+        gym.make("blockmdp/LockBernoulli-v0", horizon=3, switch=0.0), lambda r: 2 * r
+    )
+    agent = bm.PCID(n=150).fit(env, episodes=200, seed=0, horizon=3)
+    assert agent.returns_.mean() > 0.8
+    with pytest.raises(ValueError, match="black box"):
+        agent.value()
+
+
+def test_the_picture_of_pcid_is_drawn():
+    figure = bm.PCID(n=60).fit(lock(2), episodes=50, seed=0).plot()
+    assert len(figure.axes) >= 3
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="model must be 'linear' or 'network'"):
+        bm.PCID("forest")
+    for name in ("n", "n_clusters", "min_cluster"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, 1 or more"):
+            bm.PCID(**{name: 0})
+    with pytest.raises(ValueError, match="episodes must be a whole number"):
+        bm.PCID().fit(lock(), episodes=1.5)
+
+
+def test_follow_keeps_to_the_protocol_of_learners():
+    bm.testing.check_learner(Follow(np.full((3, 3, 4), 0.25)))
+
+
+def test_the_same_seed_gives_the_same_agent():
+    one, two = (bm.PCID(n=80).fit(lock(3), episodes=30, seed=2) for _ in range(2))
+    assert np.array_equal(one.returns_, two.returns_)
+    assert np.array_equal(one.policy_, two.policy_)

@@ -185,7 +185,7 @@ def test_the_same_seed_gives_the_same_run():
 def test_retraining_while_learning_works_on_what_was_met(data_by_level):
     agent = quick(retrain_every=20).fit(Noisy(lake()), 61, seed=0)
     assert len(agent.diary_) == 4
-    assert [c[0] for c in data_by_level] == [100, 100, 120, 140]
+    assert [c[0] for c in data_by_level] == [100, 110, 130, 150]
     assert agent.ledger_ == {"oracle": 100, "test": 5, "learn": 61, "evaluate": 0}
 
 

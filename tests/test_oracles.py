@@ -522,6 +522,30 @@ def test_more_components_than_points_are_cut_with_a_note():
     assert "3 points for 4 components: fitted 3" in fitted.notes
 
 
+def test_more_components_than_dimensions_are_cut_with_a_note():
+    fitted = fit_oracle(make_pipeline(PCA(9), KMeans(3, n_init=2)), clusters(30)[0], KEY)
+    assert "5 dimensions for 9 components: fitted 5" in fitted.notes
+
+
+@pytest.mark.parametrize("n", [20, 200])
+@pytest.mark.parametrize(
+    "oracle",
+    [KMeans(3, init="nonsense"), KMeans(0), gmm(3, "round")],
+    ids=["init", "no clusters", "covariance"],
+)
+def test_an_oracle_that_can_never_be_fitted_is_an_error_however_few_the_points(oracle, n):
+    with pytest.raises(ValueError, match=r"nonsense|n_clusters|round|n_components"):
+        fit_oracle(oracle, clusters(n)[0], KEY)
+
+
+@pytest.mark.parametrize("n", [20, 200])
+def test_observations_that_are_no_numbers_are_an_error_however_few(n):
+    x = clusters(n)[0]
+    x[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        fit_oracle(KMeans(3, n_init=2), x, KEY)
+
+
 # --- what is an oracle ----------------------------------------------------------------------------
 @any_oracle
 def test_every_kind_of_oracle_is_one(oracle):

@@ -11,11 +11,12 @@ from sklearn.cluster import KMeans
 
 from blockmdp import URL, BlockMDP, Linear, OneHotBernoulli, OneHotGaussian, OracleQ, PerLevel
 
-EPSILON, DELTA, SEEDS = 0.1, 0.1, 51
+EPSILON, DELTA, SEEDS = 0.1, 0.1, 52
 CASES = [  # H, S, A, K, B, emission
-    (2, 2, 4, 24, 10, "rotated"),
-    (3, 3, 2, 15, 12, "permuted"),
-    (4, 2, 2, 12, 10, "rotated"),
+    (2, 2, 4, 30, 10, "rotated"),
+    (2, 3, 2, 20, 12, "permuted"),
+    (3, 2, 3, 20, 10, "rotated"),
+    (4, 2, 2, 12, 10, "permuted"),
 ]
 
 
@@ -60,7 +61,7 @@ def test_wilsons_interval_is_the_one_in_the_books():
 
 
 def test_the_problems_are_no_gift():
-    for seed in range(9):
+    for seed in range(12):
         H, S, A, _, _, emission = CASES[seed % len(CASES)]
         m = problem(H, S, A, emission, seed)
         assert m.optimal_value() - m.value(m.uniform_policy()) > 4 * EPSILON

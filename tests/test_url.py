@@ -392,8 +392,8 @@ def test_a_decoder_is_retrained_after_every_so_many_episodes(trainings):
     agent = practice(retrain_every=30).fit(LOCK, 100)
     assert [refit.k for refit in agent.diary_] == [0, 30, 60, 90]
     assert agent.ledger_ == {"oracle": 40, "test": 10, "learn": 100, "evaluate": 0}
-    assert [len(D) // 4 for D, _ in trainings] == [40, 40, 70, 100]
-    assert [len(test) // 4 for _, test in trainings] == [10, 30, 30, 30]
+    assert [len(D) // 4 for D, _ in trainings] == [40, 55, 85, 115]
+    assert [len(test) // 4 for _, test in trainings] == [10, 15, 15, 15]
     for D, test in trainings[1:]:
         assert not (D.x[:, None] == test.x[None]).all(axis=2).any()
 
@@ -424,13 +424,13 @@ def test_memory_keeps_the_newest_episodes_whole(trainings, engine):
     for D, _ in trainings:  # 40 trajectories of four observations each
         assert np.bincount(D.levels, minlength=4).tolist() == [40] * 4
     for (D, _), (_, met) in zip(trainings[2:], trainings[1:]):
-        known = {tuple(row) for row in met.x.tolist()}
-        assert all(tuple(row) in known for row in D.x.tolist())
+        known = {tuple(row) for row in D.x.tolist()}  # 25 of its 40 are new, the others just older
+        assert sum(tuple(row) in known for row in met.x.tolist()) >= 4 * 15
 
 
 def test_memory_without_limit_keeps_everything(trainings):
     practice(retrain_every=50, memory=None).fit(LOCK, 201)
-    assert [len(D) // 4 for D, _ in trainings] == [40, 40, 90, 140, 190]
+    assert [len(D) // 4 for D, _ in trainings] == [40, 65, 115, 165, 215]
 
 
 def test_recording_keeps_every_decoder_with_its_policy():
@@ -468,7 +468,7 @@ def test_the_restart_that_evaluates_best_is_kept():
 
 def test_the_value_is_what_the_policy_earns():
     agent = practice(KMeans(3, n_init=1), evaluation=50_000)
-    agent.fit(lock_gaussian(horizon=3, switch=0.2, sigma=0.6, seed=1), 2000)
+    agent.fit(lock_gaussian(horizon=3, switch=0.2, sigma=0.9, seed=1), 2000)
     assert 0.1 < agent.value(20_000) < 0.45  # a decoder that errs
     assert agent.evaluations_[0] == pytest.approx(agent.value(20_000), abs=0.012)
 
@@ -562,7 +562,7 @@ def test_interpreted_and_compiled_loops_agree_across_refits(pool_levels):
 @pytest.mark.parametrize("match_labels", [True, False], ids=["matched", "not matched"])
 def test_tapes_and_the_stepwise_loop_agree_in_law_across_refits(pool_levels, match_labels):
     """The order of the data that a refit is given may differ, and with it the fit."""
-    n, means = 60, {}
+    n, means = 40, {}
     for engine in ("compiled", "stepwise"):
         agent = practice(retrain_every=10, pool_levels=pool_levels, match_labels=match_labels)
         means[engine] = [

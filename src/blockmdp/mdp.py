@@ -216,6 +216,11 @@ class BlockMDP:
         """n fresh observations of a latent state at a level, (n, dim); not those that any agent
         meets.
         """
+        if not (0 <= level <= self.horizon and 0 <= state < self.n_states):
+            raise ValueError(
+                f"levels are 0 to {self.horizon} and states 0 to {self.n_states - 1}; got level "
+                f"{level!r}, state {state!r}"
+            )
         keys = rng.children(streams.sampling(seed, level, state), 0, n)
         return self.emission.sample(level, np.full(n, state), keys)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from blockmdp.decoder import Decoder
 from blockmdp.mdp import BlockMDP
 from blockmdp.saving import read_policy, write_policy
+from blockmdp.simulators.base import padded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,14 +56,14 @@ class DecodedPolicy:
     def act(self, x: Any, level: int) -> Any:
         """The action at a level (from 0), given an observation; or the actions (n,) for n.
 
-        A label that the policy does not know, since no data had it, is taken for the last it knows.
+        The likeliest action of `policy_`, the first of several; so too for a label that came up
+        after the learner had its last episode, of which it knows nothing.
         """
         if level == self.horizon:
-            raise ValueError(
-                f"level {level} is the end of an episode: there is nothing to do there"
-            )
+            raise ValueError(f"level {level} is the end of an episode: there is nothing to do")
         labels = np.asarray(self.decode(x, level))
-        actions = self._greedy[level][np.minimum(labels, self._greedy.shape[1] - 1)]
+        greedy = self._greedy[level]
+        actions = np.where(labels < len(greedy), greedy[np.minimum(labels, len(greedy) - 1)], 0)
         return int(actions) if actions.ndim == 0 else actions
 
     def save(self, path: str | Path) -> None:
@@ -131,9 +132,7 @@ def decoded_value(mdp: BlockMDP, pi: NDArray[np.float64], C: NDArray[np.float64]
     Exact for the confusion given: dynamic programming, no rollouts. pi: (H, labels, A).
     """
     L = C.shape[2]
-    if pi.shape[1] < L:
-        new = np.full((len(pi), L - pi.shape[1], pi.shape[2]), 1 / pi.shape[2])
-        pi = np.concatenate([pi, new], axis=1)
+    pi = np.stack([padded(p, L) for p in pi])
     return mdp.value(np.einsum("hsl,hla->hsa", C[:-1], pi[:, :L]))
 
 

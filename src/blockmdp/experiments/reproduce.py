@@ -191,7 +191,7 @@ def map_processes(
     """Results in the order in which they are ready. Each process has one thread."""
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    with _environment(_ONE_THREAD), ProcessPoolExecutor(jobs, context) as pool:
+    with _environment(_ONE_THREAD), ProcessPoolExecutor(min(jobs, len(runs)), context) as pool:
         try:
             with _interrupts_ignored():  # and so, for their whole life, by processes started here
                 futures = [pool.submit(function, run) for run in runs]

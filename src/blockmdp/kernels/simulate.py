@@ -120,6 +120,7 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
     shift = tape.shift
     visits = tape.visits
     H = len(model)
+    A = index(model.shape[2])
     latent = len(labels) == 0
     while k < len(returns):
         batch = len(returns) - k
@@ -136,6 +137,8 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
             for level in range(H):
                 h = index(level)
                 a = index(act(tables, k, h, o, np.uint64(step(c, h))))
+                if a >= A:
+                    raise ValueError("act of the learner gave an action that does not exist")
                 t = index(next_state(model, h, s, a, e))
                 r = pay(model, h, s, a, t, e)
                 o_next = t if latent else index(_see(labels, shift, visits, level + 1, t))

@@ -121,6 +121,8 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
     if len(x) == 0:
         return Fitted(Constant(), 1, ("no observations to learn from",))
     x = _as_numbers(x)
+    if not np.isfinite(x).all():
+        raise ValueError("observations must be finite numbers: some are NaN or infinite")
     if (x == x[0]).all():
         return Fitted(
             Constant(), 1, (f"a single label: all of {len(x)} observations are the same",)
@@ -134,7 +136,8 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
             estimator.fit(x)
             n_labels, found = _count_labels(estimator, x)
         except ValueError as error:
-            if len(x) >= _FEW:
+            wrongly_set = type(error).__name__ == "InvalidParameterError"  # scikit-learn's own
+            if len(x) >= _FEW or wrongly_set:
                 raise ValueError(
                     f"{oracle!r} cannot learn from {len(x)} observations: {error}"
                 ) from error
@@ -228,10 +231,11 @@ def _cut_to(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
         notes.append(f"{points} different points for {asked} clusters: fitted {points}")
         _set_n_clusters(estimator, points)
     for _, step in getattr(estimator, "steps", [])[:-1]:
-        wanted = getattr(step, "n_components", None)
-        if isinstance(wanted, int | np.integer) and wanted > len(x):
-            notes.append(f"{len(x)} points for {wanted} components: fitted {len(x)}")
-            step.set_params(n_components=len(x))
+        wanted, most = getattr(step, "n_components", None), min(x.shape)
+        if isinstance(wanted, int | np.integer) and wanted > most:
+            of = "points" if most == len(x) else "dimensions"
+            notes.append(f"{most} {of} for {wanted} components: fitted {most}")
+            step.set_params(n_components=most)
 
 
 def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:

@@ -99,8 +99,8 @@ class PCID(DecodingAgent):
             raise ValueError(f"model must be 'linear' or 'network', got {model!r}")
         for name, value in (("n", n), ("n_clusters", n_clusters), ("min_cluster", min_cluster)):
             whole_number(name, value, 1)
-        self.model, self.n, self.n_clusters = model, n, n_clusters
-        self.min_cluster = min_cluster
+        self.model, self.n, self.n_clusters = model, int(n), int(n_clusters)
+        self.min_cluster = int(min_cluster)
 
     def __repr__(self) -> str:
         return f"PCID({self.model!r}, n={self.n}, n_clusters={self.n_clusters})"

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from blockmdp import rng
-from blockmdp.envs.gym import mdp_of
+from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.kernels.rollout import choose_one
 from blockmdp.mdp import BlockMDP
 from blockmdp.sights import Sight
@@ -84,7 +84,7 @@ class GymSimulator(Simulator):
         for i in range(n):
             policy = policies[which[i]]
             xh, _ = self._reset()
-            rows, h, done = [xh], 0, False
+            rows, h, done = [np.array(xh)], 0, False
             while not done:
                 self._check_level(h)
                 label = int(policy.f.decode(np.array([h]), np.asarray(xh)[None])[0])
@@ -92,7 +92,7 @@ class GymSimulator(Simulator):
                     pi = padded(policy.pi[h], label + 1)
                     actions[i, h] = choose_one(pi, label, c[i], h)
                 xh, rewards[i, h], done, _, _ = self._step(h, int(actions[i, h]))
-                rows.append(xh)
+                rows.append(np.array(xh))  # a copy: some environments use one array again
                 h += 1
             lengths[i] = h
             if keep_x:
@@ -146,7 +146,7 @@ class _Seen:
 
     def add(self, level: int, x: Any) -> None:
         self.levels.append(level)
-        self.x.append(x)
+        self.x.append(np.array(x))
 
     def observations(self) -> Observations:
         return Observations(np.array(self.levels, np.int64), np.array(self.x))
@@ -155,6 +155,8 @@ class _Seen:
 def _horizon_of(env: gym.Env[Any, Any], mdp: BlockMDP | None) -> int:
     if mdp is not None:
         return mdp.horizon
+    if isinstance(env.unwrapped, BlockMDPEnv):  # below a wrapper that changes it
+        return env.unwrapped.mdp.horizon
     horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
     if not horizon:
         raise ValueError(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from blockmdp import rng
 from blockmdp.decoder import decode_mixture
+from blockmdp.envs.gym import BlockMDPVectorEnv
 from blockmdp.kernels.rollout import choose_one
 from blockmdp.sights import Sight
 from blockmdp.simulators.base import (
@@ -70,7 +71,8 @@ class VectorSimulator(Simulator):
                 f"{envs} must reset its copies on the step after an episode's end "
                 f"(autoreset_mode=AutoresetMode.NEXT_STEP), not by {mode}"
             )
-        limit = horizon or getattr(envs.spec, "max_episode_steps", None)
+        own = envs.unwrapped.mdp.horizon if isinstance(envs.unwrapped, BlockMDPVectorEnv) else None
+        limit = horizon or own or getattr(envs.spec, "max_episode_steps", None)
         if not limit:
             raise ValueError(f"{envs} does not say how long an episode can be: give fit a horizon")
         self.horizon, self.n_actions = int(limit), int(space.n)
@@ -87,6 +89,11 @@ class VectorSimulator(Simulator):
         x: list[Any] = []
 
         def see(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
+            if sight is None and "latent_state" not in info:
+                raise ValueError(
+                    f"{self.env} does not tell its latent state (info has no 'latent_state'); "
+                    "learn on='observation'"
+                )
             if sight is None:
                 return info["latent_state"]
             return sight.decode(np.array([e.level for e in episodes]), x)

@@ -85,10 +85,12 @@ class URL(DecodingAgent):
         else a decoder for each level, as written.
     match_labels : let FixLabel keep the names of confirmed labels when the decoder is trained anew.
     min_count : how many test observations confirm a label.
+    examples : how many of them are kept to know it by; `None` for all, as written.
     retrain_every : go on training while learning, after every so many episodes, on what the learner
         has seen; by default the decoder is not touched once learning begins.
     memory : observations kept for further training while learning, the newest.
-    restarts : N, how often to start over; the policy that evaluates best is kept.
+    restarts : N, how often to start over, with a new learner, decoder, Pi and Z; the policy that
+        evaluates best is kept.
     evaluation : L, episodes by which each restart's policy is judged.
     n_states : |S|, for the number of iterations as printed; by default the problem's own.
 
@@ -96,7 +98,8 @@ class URL(DecodingAgent):
     ----------
     returns_ : (restarts x episodes,) the return of each episode that the learner had.
     trajectories_ : as long: trajectories of any kind drawn by the end of that episode.
-    ledger_ : trajectories drawn, by kind: "oracle", "test", "learn", "evaluate".
+    ledger_ : trajectories drawn, by kind: "oracle", "test", "learn", "evaluate"; "unused", where
+        copies of a vector environment began more than were wanted.
     decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
     tables_ : the learner's tables.
     diary_ : a `Refit` for each training of the decoder.
@@ -131,6 +134,7 @@ class URL(DecodingAgent):
         pool_levels: bool = True,
         match_labels: bool = True,
         min_count: float = 10,
+        examples: int | None = 500,
         retrain_every: int | None = None,
         memory: int | None = 100_000,
         restarts: int = 1,
@@ -145,6 +149,7 @@ class URL(DecodingAgent):
             ("batch", batch, 1),
             ("iterations", iterations, 1),
             ("test_batch", test_batch, 0),
+            ("examples", examples, 1),
             ("retrain_every", retrain_every, 1),
             ("memory", memory, 1),
             ("restarts", restarts, 1),
@@ -169,10 +174,17 @@ class URL(DecodingAgent):
         self.test_batch = max(self.batch // 10, 10) if test_batch is None else int(test_batch)
         self.resample, self.pool_levels = resample, pool_levels
         self.match_labels, self.min_count = match_labels, min_count
+        self.examples = None if examples is None else int(examples)
         self.retrain_every = None if retrain_every is None else int(retrain_every)
         self.memory = None if memory is None else int(memory)
         self.restarts, self.evaluation = int(restarts), int(evaluation)
         self.n_states = None if n_states is None else int(n_states)
+        self._horizon: int | None = None  # that of `theory`, whose constants depend on it
+
+    def __repr__(self) -> str:
+        fields = ("batch", "iterations", "stable", "pool_levels", "match_labels", "retrain_every")
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        return f"URL({self.oracle!r}, {self.learner!r}, {shown})"
 
     @classmethod
     def theory(
@@ -213,7 +225,7 @@ class URL(DecodingAgent):
             g_inverse=g_inverse,
             episodes=episodes,
         )
-        return cls(
+        agent = cls(
             oracle,
             learner,
             batch=constants.B,
@@ -224,11 +236,14 @@ class URL(DecodingAgent):
             pool_levels=False,
             match_labels=True,
             min_count=constants.min_count,
+            examples=None,
             retrain_every=1,
             restarts=constants.N,
             evaluation=constants.L,
             n_states=n_states,
         )
+        agent._horizon = horizon
+        return agent
 
     @staticmethod
     def constants(
@@ -260,6 +275,7 @@ class URL(DecodingAgent):
         if batch is None:
             if g_inverse is None or episodes is None:
                 raise ValueError("give batch, or the oracle's g_inverse and the episodes K")
+            episodes = whole_number("episodes", episodes, 1)
             KJ = episodes * J
             batch = max(math.ceil(g_inverse(label_error**2 / KJ, delta_1) / KJ), 1)
         return Constants(N, L, J, batch, 3 * label_error * batch * math.log(1 / delta_1))
@@ -286,6 +302,11 @@ class URL(DecodingAgent):
         """
         episodes = whole_number("episodes", episodes)
         simulator = simulate(problem, seed, engine=engine, horizon=horizon)
+        if self._horizon not in (None, simulator.horizon):
+            raise ValueError(
+                f"URL.theory made this agent for horizon {self._horizon}, and the problem has "
+                f"{simulator.horizon}"
+            )
         simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
         attempts = [
             self._attempt(simulator, episodes, n, record) for n in range(self.restarts)
@@ -319,7 +340,7 @@ class URL(DecodingAgent):
         trajectories = np.empty(K, np.int64)
         fresh = None
         while run.k < K:  # 4
-            pi = A.behaviour(run.tables, run.k)  # 5
+            pi = A.behaviour(run.tables, run.k).copy()  # 5
             k = run.k
             if self.resample or tsr.data is None:
                 f = tsr.decoder(pi, k + 1)  # 6
@@ -329,7 +350,7 @@ class URL(DecodingAgent):
             look = self.retrain_every is not None and not self.resample
             fresh = simulator.learn(run, f, self.retrain_every, record=look)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
-        pi = A.policy(run.tables)  # 9
+        pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         return _Attempt(Policy(pi, f), run.tables, run.returns, trajectories, tsr.diary)  # 11
 
@@ -354,7 +375,7 @@ class URL(DecodingAgent):
             Z=LabelStandard(
                 pooled=self.pool_levels,
                 min_count=self.min_count,
-                most=None if self.resample else 500,
+                most=self.examples,
             ),
             memory=self.memory,
             record=record,

@@ -1,8 +1,7 @@
 """TSR, the trajectory sampling routine (Feng et al. 2020, Algorithm 2), as written and as
 practised.
 
-Each departure of the experiments from the algorithm is a field of `TSR`; with `TSR.as_written`
-there is none.
+Each departure of the experiments from the algorithm is a field of `TSR`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class TSR:
     pool_levels : one decoder for all levels; else one each, as written.
     match_labels : call FixLabel, as written.
     Z : the label standard data.
-    memory : keep at most so many observations, the newest, for the next training.
+    memory : keep at most so many observations, the newest, for further training.
     record : keep every decoder in the diary.
     """
 
@@ -112,27 +111,44 @@ class TSR:
         return self.f
 
     def retrain(self, pi: NDArray[np.float64], fresh: Observations, k: int) -> Decoder:
-        """As practised: train on all data so far, test on what the learner has just seen."""
-        assert self.data is not None
-        self._train(self.data, fresh, pi, k)
-        self._remember(fresh)
+        """As practised: go on training on what the learner has just seen.
+
+        Half of it joins the training data, the other half tests, and joins them afterwards.
+        """
+        fresh = self._shuffled(fresh)
+        rows = _rows_by_level(fresh.levels)
+        train, test = (
+            Observations(fresh.levels[at], fresh.x[at])
+            for at in (
+                np.concatenate([r[: len(r) // 2] for r in rows]),
+                np.concatenate([r[len(r) // 2 :] for r in rows]),
+            )
+        )
+        self._train(self._forget(self._remember(train)), test, pi, k)
+        self._remember(test)
         return self.f
 
     def _remember(self, new: Observations) -> Observations:
-        """Keep the newest observations, as many of each level."""
-        self.data = self._shuffled(new) if self.data is None else self.data + self._shuffled(new)
-        if self.memory is not None and len(self.data) > self.memory:
-            most = max(self.memory // (self.simulator.horizon + 1), 1)
-            kept = [rows[-most:] for rows in _rows_by_level(self.data.levels)]
-            at = np.sort(np.concatenate(kept))
-            self.data = Observations(self.data.levels[at], self.data.x[at])
+        self.data = new if self.data is None else self.data + new
         return self.data
+
+    def _forget(self, data: Observations) -> Observations:
+        """Keep the newest observations, as many of each level, and no more than `memory`."""
+        if self.memory is not None and len(data) > self.memory:
+            most = max(self.memory // (self.simulator.horizon + 1), 1)
+            kept = [rows[-most:] for rows in _rows_by_level(data.levels)]
+            at = np.sort(np.concatenate(kept))
+            self.data = data = Observations(data.levels[at], data.x[at])
+        return data
 
     def _shuffled(self, new: Observations) -> Observations:
         """In an order that favours no latent state, since old observations may be forgotten."""
         with np.errstate(over="ignore"):
-            key = np.uint64(rng.child(streams.estimator(self.simulator.seed), 2**40 + self.fits))
-        at = np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])
+            key = np.uint64(rng.child(streams.estimator(self.simulator.seed), 2**40 + self.restart))
+            key = np.uint64(rng.child(key, self.fits))
+        flat = new.x.reshape(len(new), -1)
+        sort = np.lexsort((*flat.T, new.levels))  # engines hand them over in different orders
+        at = sort[np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])]
         return Observations(new.levels[at], new.x[at])
 
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:

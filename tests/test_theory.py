@@ -14,9 +14,9 @@ from blockmdp import URL, BlockMDP, Linear, OneHotBernoulli, OneHotGaussian, Ora
 EPSILON, DELTA, SEEDS = 0.1, 0.1, 52
 CASES = [  # H, S, A, K, B, emission
     (2, 2, 4, 30, 10, "rotated"),
-    (2, 3, 2, 20, 12, "permuted"),
-    (3, 2, 3, 20, 10, "rotated"),
-    (4, 2, 2, 12, 10, "permuted"),
+    (2, 3, 2, 24, 12, "permuted"),
+    (3, 2, 3, 24, 10, "rotated"),
+    (4, 2, 2, 14, 10, "permuted"),
 ]
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from blockmdp.kernels.jit import inlined, is_compiled
 from blockmdp.kernels.simulate import no_plan
-from blockmdp.rng import integer
+from blockmdp.rng import uniform
 
-__all__ = ["Learner", "best_action", "best_value", "require"]
+__all__ = ["Learner", "best_action", "best_action_at", "best_value", "require"]
 
 
 class Learner:
@@ -24,6 +24,7 @@ class Learner:
     and the whole episode loop is compiled around them; leave them plain and the same loop runs
     interpreted.
 
+    >>> from blockmdp import rng
     >>> class Uniform(Learner):
     ...     "Acts at random."
     ...
@@ -32,7 +33,7 @@ class Learner:
     ...
     ...     @staticmethod
     ...     def act(tables, k, h, s, key):
-    ...         return integer(key, 0, tables[0].shape[2])
+    ...         return rng.integer(key, 0, tables[0].shape[2])
     ...
     ...     @staticmethod
     ...     def update(tables, h, s, a, r, s_next):
@@ -115,10 +116,17 @@ def require(learner: object, field: str, low: float, high: float) -> None:
 @inlined
 def best_action(q, h, s, key):
     """The action with the largest q[h, s, :]; a tie is broken at random."""
+    return best_action_at(q, h, s, uniform(key, 0), 0.0)
+
+
+@inlined
+def best_action_at(q, h, s, u, low):
+    """The action with the largest q[h, s, :]; u, uniform on [low, 1), breaks a tie."""
+    A = q.shape[2]
     best = q[h, s, 0]
     a = 0
     ties = 1
-    for b in range(1, q.shape[2]):
+    for b in range(1, A):
         x = q[h, s, b]
         if x > best:
             best = x
@@ -127,8 +135,10 @@ def best_action(q, h, s, key):
         elif x == best:
             ties += 1
     if ties > 1:
-        j = integer(key, 0, ties)
-        for b in range(a, q.shape[2]):
+        j = min(int((u - low) / (1.0 - low) * ties), ties - 1)
+        if ties == A:
+            return j
+        for b in range(a, A):
             if q[h, s, b] == best:
                 if j == 0:
                     a = b

@@ -23,7 +23,7 @@ __all__ = ["OracleQ"]
 
 class Tables(NamedTuple):
     q: NDArray[np.float64]  # (H, S, A), optimistic at first
-    n: NDArray[np.int64]  # (H, S, A), visits
+    n: NDArray[np.int32]  # (H, S, A), visits
     alpha: float
     c: float
     v_max: float
@@ -79,7 +79,7 @@ class OracleQ(Learner):
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         return Tables(
             np.full((H, S, A), float(self.v_max)),
-            np.zeros((H, S, A), np.int64),
+            np.zeros((H, S, A), np.int32),
             float(self.lr),
             float(self.bonus),
             float(self.v_max),

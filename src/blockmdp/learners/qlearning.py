@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from blockmdp.kernels.jit import inlined, jit
 from blockmdp.kernels.simulate import learn, no_plan
-from blockmdp.learners.base import Learner, best_action, best_value, require
-from blockmdp.rng import integer, uniform
+from blockmdp.learners.base import Learner, best_action_at, best_value, require
+from blockmdp.rng import uniform
 
 __all__ = ["QLearning"]
 
@@ -28,9 +28,11 @@ class Tables(NamedTuple):
 @inlined
 def act(tables, k, h, s, key):
     epsilon = max(tables.final, 1.0 - tables.decay * k)
-    if uniform(key, 1) < epsilon:
-        return integer(key, 2, tables.q.shape[2])
-    return best_action(tables.q, h, s, key)
+    A = tables.q.shape[2]
+    u = uniform(key, 0)
+    if u < epsilon:
+        return min(int(u / epsilon * A), A - 1)  # given u < epsilon, u / epsilon is uniform again
+    return best_action_at(tables.q, h, s, u, epsilon)
 
 
 @inlined

@@ -152,7 +152,7 @@ class Simulator(ABC):
     def _make_room(self, run: Learning, labels: int) -> None:
         if labels > run.n_labels:
             episodes = len(run.returns)  # each shows a level one observation, so few more are met
-            run.n_labels = max(labels, min(2 * run.n_labels, episodes + episodes // 4))
+            run.n_labels = max(labels, min(4 * run.n_labels, episodes + episodes // 4))
             run.tables = run.learner.grow(
                 run.tables, self.horizon, run.n_labels, self.n_actions, len(run.returns)
             )

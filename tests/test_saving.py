@@ -445,3 +445,11 @@ def test_an_archive_in_memory_is_as_good_as_a_file(saved):
     with np.load(io.BytesIO(whole)) as archive:
         assert {"pi", "order", "about", "f0.W", "f0.b"} == set(archive.files)
     assert path.stat().st_size == len(whole)
+
+
+def test_a_type_that_the_user_trusts_is_loaded(tmp_path):
+    path = tmp_path / "policy.npz"
+    f = Decoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
+    write_policy(path, np.ones((1, 2, 1)), f, (4,))
+    loaded = bm.load(path, trusted=[f"{Mine.__module__}.Mine"])
+    assert np.array_equal(loaded.decode(np.eye(4), 0), f.decode(np.zeros(4, np.int64), np.eye(4)))

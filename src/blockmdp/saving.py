@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder, shape: tuple[i
         part.unlink(missing_ok=True)
 
 
-def read_policy(path: Path) -> tuple[NDArray[np.float64], Decoder, tuple[int, ...]]:
+def read_policy(
+    path: Path, trusted: Sequence[str] = ()
+) -> tuple[NDArray[np.float64], Decoder, tuple[int, ...]]:
     """What `write_policy` wrote; a ValueError says what is wrong with any other file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -81,7 +84,11 @@ def read_policy(path: Path) -> tuple[NDArray[np.float64], Decoder, tuple[int, ..
         )
     try:
         fitted = tuple(
-            Fitted(_predictor(one["kind"], arrays, f"f{i}."), one["n_labels"], tuple(one["notes"]))
+            Fitted(
+                _predictor(one["kind"], arrays, f"f{i}.", trusted),
+                one["n_labels"],
+                tuple(one["notes"]),
+            )
             for i, one in enumerate(about["fitted"])
         )
         return arrays["pi"], Decoder(fitted, arrays["order"]), tuple(about["observation_shape"])
@@ -97,15 +104,21 @@ def _parts(predictor: Any) -> tuple[str, dict[str, NDArray[Any]]]:
     return "skops", {"bytes": np.frombuffer(skops_io.dumps(predictor), np.uint8)}
 
 
-def _predictor(kind: str, arrays: dict[str, NDArray[Any]], prefix: str) -> Any:
+def _predictor(
+    kind: str, arrays: dict[str, NDArray[Any]], prefix: str, trusted: Sequence[str]
+) -> Any:
     if kind in _FOLDED:
         cls, names = _FOLDED[kind]
         return cls(*(arrays[prefix + name] for name in names))
     skops_io, data = _skops(), arrays[prefix + "bytes"].tobytes()
-    unknown = [t for t in skops_io.get_untrusted_types(data=data) if t not in _TRUSTED]
+    known = [*_TRUSTED, *trusted]
+    unknown = [t for t in skops_io.get_untrusted_types(data=data) if t not in known]
     if unknown:
-        raise ValueError(f"its decoder is made of types that are not known to be safe: {unknown}")
-    return skops_io.loads(data, trusted=_TRUSTED)
+        raise ValueError(
+            f"its decoder is made of types that are not known to be safe: {unknown}; "
+            "name those that you trust in load(path, trusted=[...])"
+        )
+    return skops_io.loads(data, trusted=known)
 
 
 def _skops() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,9 +89,15 @@ class _Loaded(DecodedPolicy):
         return f"<policy: horizon {H}, {labels} labels, {A} actions>"
 
 
-def load(path: str | Path) -> DecodedPolicy:
-    """The policy that an agent's `save` wrote: it can `act` and `decode`."""
-    return _Loaded(*read_policy(Path(path)))
+def load(path: str | Path, trusted: Sequence[str] = ()) -> DecodedPolicy:
+    """The policy that an agent's `save` wrote: it can `act` and `decode`.
+
+    Parameters
+    ----------
+    trusted : "module.Class" of estimators of your own that the decoder may be made of; those of
+        scikit-learn are known.
+    """
+    return _Loaded(*read_policy(Path(path), trusted))
 
 
 def confusion(mdp: BlockMDP, f: Decoder, samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:

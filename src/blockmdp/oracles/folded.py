@@ -115,7 +115,8 @@ def _affine(step: Any) -> tuple[Array, Array] | None:
     if type(step) is PCA:
         A = np.asarray(step.components_, np.float64)
         if step.whiten:
-            A = A / np.sqrt(np.maximum(step.explained_variance_, np.finfo(np.float64).eps))[:, None]
+            least = np.finfo(step.explained_variance_.dtype).eps
+            A = A / np.maximum(np.sqrt(step.explained_variance_), least)[:, None]
         return A, -A @ step.mean_
     if type(step) is TruncatedSVD:
         return np.asarray(step.components_, np.float64), np.zeros(len(step.components_))

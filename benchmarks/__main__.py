@@ -40,6 +40,7 @@ from sklearn.cluster import Birch
 
 import blockmdp as bm
 from blockmdp.decoder import Decoder, know_nothing
+from blockmdp.learners.follow import Follow
 from blockmdp.oracles import fit_oracle
 from blockmdp.simulators import Policy, simulate
 
@@ -139,23 +140,74 @@ def url(oracle: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
     )
 
 
+@functools.cache
+def explored(H: int) -> tuple[naive.PCID, Any, bm.PCID]:
+    """PCID after its exploration, naive and ours, and the naive environment it explored."""
+    env = naive.LockBernoulli(H, SWITCH, seed=0)
+    agent = naive.PCID(H, env.n_actions, seed=0)
+    agent.explore(env)
+    return agent, env, bm.PCID(n=300).fit(PROBLEMS[H], 1)
+
+
+def exploit(H: int, episodes: int, seed: int) -> None:
+    agent = explored(H)[2]
+    simulator = simulate(PROBLEMS[H], seed)
+    simulator.learn(simulator.start(Follow(agent.policy_), episodes), agent.decoder_)
+
+
+def exploit_naive(H: int, episodes: int, seed: int) -> None:
+    agent, env, _ = explored(H)
+    agent.exploit(env, episodes)
+
+
+def pcid(H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    return Row(
+        f"PCID exploiting H={H}",
+        functools.partial(exploit_naive, H, naive_episodes),
+        naive_episodes * H,
+        functools.partial(exploit, H, fast_episodes),
+        fast_episodes * H,
+    )
+
+
+def pcid_exploring(H: int) -> Row:
+    """Both explore for real; the naive one is fast enough to be waited for."""
+
+    def slow(seed: int) -> None:
+        env = naive.LockBernoulli(H, SWITCH, seed=seed)
+        naive.PCID(H, env.n_actions, seed=seed).explore(env)
+
+    def fast(seed: int) -> None:
+        bm.PCID(n=300).fit(PROBLEMS[H], 0, seed=seed)
+
+    return Row(f"PCID exploring H={H}", slow, 300 * H * H, fast, 300 * H * H)
+
+
 def rows(quick: bool) -> list[Row]:
     fewer = 10 if quick else 1
-    return [
-        tabular(learner, on, H, 4_000 // fewer, episodes // fewer)
-        for on, episodes in (("latent", 400_000), ("observation", 20_000))
-        for learner in LEARNERS
-        for H in PROBLEMS
-    ] + [
-        url(oracle, H, 400 // H, (episodes if H == 5 else episodes // 4) // fewer)
-        for oracle, episodes in (
-            ("KMeans", 80_000),
-            ("GMM", 80_000),
-            ("DBSCAN+SVM", 8_000),
-            ("Birch", 8_000),
-        )
-        for H in PROBLEMS
-    ]
+    return (
+        [
+            tabular(learner, on, H, 4_000 // fewer, episodes // fewer)
+            for on, episodes in (("latent", 400_000), ("observation", 20_000))
+            for learner in LEARNERS
+            for H in PROBLEMS
+        ]
+        + [
+            url(oracle, H, 400 // H, (episodes if H == 5 else episodes // 4) // fewer)
+            for oracle, episodes in (
+                ("KMeans", 80_000),
+                ("GMM", 80_000),
+                ("DBSCAN+SVM", 8_000),
+                ("Birch", 8_000),
+            )
+            for H in PROBLEMS
+        ]
+        + [
+            row
+            for H in PROBLEMS
+            for row in (pcid_exploring(H), pcid(H, 2_000 // H, 200_000 // H // fewer))
+        ]
+    )
 
 
 # --- how it is measured --------------------------------------------------------------------------
@@ -253,13 +305,13 @@ def main() -> None:
 
     print(f"Locks with switch {SWITCH:g}; environment steps per second, learning included;")
     print(f"one core, naive and blockmdp by turns, best of {repetitions} each\n")
-    print(f"{'':<20}{'naive':>10}{'blockmdp':>14}{'ratio':>9}")
+    print(f"{'':<24}{'naive':>10}{'blockmdp':>14}{'ratio':>9}")
     table = []
     for row in rows(quick):
         r = measure(row, repetitions)
         table.append(r)
         slow, fast = r["naive_steps_per_second"], r["blockmdp_steps_per_second"]
-        print(f"{r['name']:<20}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
+        print(f"{r['name']:<24}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
 
     print("\nseconds to fit an oracle to 100 trajectories")
     fitting = {f"{o} H={H}": trained(o, H)[3] for o in ORACLES for H in PROBLEMS}

@@ -190,6 +190,93 @@ def run_url(env, estimator, learner, episodes):
     return returns
 
 
+class PCID:
+    """Policy cover via inductive decoding (Du et al. 2019), linear, one trajectory at a time."""
+
+    def __init__(self, horizon, n_actions, n=300, n_clusters=3, seed=None):
+        self.horizon = horizon
+        self.n_actions = n_actions
+        self.n = n
+        self.n_clusters = n_clusters
+        self.rng = np.random.default_rng(seed)
+        self.models = []  # for levels 1, 2, ...: (regression, cluster centres)
+        self.P = []  # transitions found, (state, action, next state) for each level
+        self.R = []
+
+    def decode(self, h, x):
+        """The state that an observation of level h is taken for."""
+        if h == 0:
+            return 0
+        regression, centres = self.models[h - 1]
+        g = regression.predict(x.reshape(1, -1))
+        return int(np.argmin(((centres - g) ** 2).sum(axis=1)))
+
+    def plan(self, reward, last):
+        """The best policy for a reward at each (level, state, action) plus `last`; a list."""
+        V = last
+        policy = []
+        for h in reversed(range(len(self.P))):
+            Q = reward[h] + self.P[h] @ V
+            policy.append(Q.argmax(axis=1))
+            V = Q.max(axis=1)
+        return policy[::-1]
+
+    def explore(self, env):
+        """Find the states of each level in turn; n trajectories a level."""
+        states = 1
+        for h in range(self.horizon):
+            nothing = [np.zeros(P.shape[:2]) for P in self.P]
+            homing = [self.plan(nothing, np.eye(states)[s]) for s in range(states)]
+            came_from, seen, rewards = [], [], []
+            for _ in range(self.n):
+                policy = homing[self.rng.integers(states)]
+                x, _ = env.reset()
+                for g in range(self.horizon):
+                    s = self.decode(g, x) if g <= h else None
+                    a = policy[g][s] if g < h else self.rng.integers(self.n_actions)
+                    x, r, _, _ = env.step(a)
+                    if g == h:
+                        came_from.append((s, a))
+                        seen.append(x)
+                        rewards.append(r)
+            states = self.learn_level(came_from, np.array(seen), rewards, states)
+
+    def learn_level(self, came_from, x, rewards, states):
+        from sklearn.cluster import KMeans
+        from sklearn.linear_model import LinearRegression
+
+        y = np.zeros((len(x), states * self.n_actions))
+        for i, (s, a) in enumerate(came_from):
+            y[i, s * self.n_actions + a] = 1
+        regression = LinearRegression().fit(x, y)
+        g = regression.predict(x)
+        k = self.n_clusters
+        clusters = KMeans(k, n_init=10).fit(g)
+        while k > 1 and np.bincount(clusters.labels_).min() < 30:
+            k -= 1
+            clusters = KMeans(k, n_init=10).fit(g)
+        self.models.append((regression, clusters.cluster_centers_))
+        P, R = np.zeros((states, self.n_actions, k)), np.zeros((states, self.n_actions))
+        for (s, a), t, r in zip(came_from, clusters.labels_, rewards):
+            P[s, a, t] += 1
+            R[s, a] += r
+        count = np.maximum(P.sum(axis=2), 1)
+        self.P.append(P / count[:, :, None])
+        self.R.append(R / count)
+        return k
+
+    def exploit(self, env, episodes):
+        """Follow the best policy of the learnt model; the returns."""
+        policy = self.plan(self.R, np.zeros(self.P[-1].shape[2]))
+        returns = np.zeros(episodes)
+        for k in range(episodes):
+            x, _ = env.reset()
+            for h in range(self.horizon):
+                x, r, _, _ = env.step(policy[h][self.decode(h, x)])
+                returns[k] += r
+        return returns
+
+
 def collect(env, episodes, seed=None):
     """Observations of random trajectories, to fit an estimator on: (episodes * (H + 1), dim)."""
     rng = np.random.default_rng(seed)

@@ -34,9 +34,8 @@ def run(setting):
 def solved(sigma, H, switch):
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         at = np.array(list(pool.map(run, [(sigma, H, switch, s) for s in range(SEEDS)])))
-    print(
-        f"\nsigma {sigma}, H {H}, switch {switch}: {np.isfinite(at).sum()} of {SEEDS}, {np.median(at)}"
-    )
+    good, when = np.isfinite(at).sum(), np.median(at)
+    print(f"\nsigma {sigma}, H {H}, switch {switch}: {good} of {SEEDS}, at {when}")
     return at
 
 

@@ -1,4 +1,4 @@
-"""The law of learning, over 50 seeds: what FACTS.md measured on the authors' own code.
+"""The law of learning, over 50 seeds: what was measured on the authors' own code.
 
 "Solved at n" is defined in `helpers.solved_at`. The problem's seed is the run's seed, so every run
 has a combination of its own.

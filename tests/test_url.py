@@ -644,9 +644,12 @@ def test_retraining_every_episode_costs_the_lock_of_the_paper_nothing():
         practice(pca_kmeans(3), OracleQ(), batch=100, memory=3000, **fields).fit(mdp, 2500, seed=1)
         for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "match_labels": False})
     )
+    early = slice(0, 1500)  # in the end it may learn what works under any names
     assert fixed.returns_[-1000:].mean() > 0.45
     assert matched.returns_[-1000:].mean() > 0.45
-    assert unmatched.returns_[-1000:].mean() < 0.25
+    assert matched.returns_[early].mean() > 0.95 * fixed.returns_[early].mean()
+    assert unmatched.returns_[early].mean() < 0.5 * fixed.returns_[early].mean()
+    assert unmatched.returns_.mean() < 0.7 * fixed.returns_.mean()
 
 
 # --- runs that repeat -----------------------------------------------------------------------------

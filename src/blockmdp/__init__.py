@@ -15,6 +15,7 @@ from blockmdp import emissions, oracles, rng, testing
 from blockmdp.agents import Tabular, load
 from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
 from blockmdp.envs import lock_bernoulli, lock_gaussian
+from blockmdp.experiments import Results, Study
 from blockmdp.learners import Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
 from blockmdp.pcid import PCID
@@ -34,6 +35,8 @@ __all__ = [
     "OracleQ",
     "PerLevel",
     "QLearning",
+    "Results",
+    "Study",
     "Tabular",
     "emissions",
     "load",

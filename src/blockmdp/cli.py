@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from blockmdp import __version__
 
+if TYPE_CHECKING:
+    from blockmdp.experiments.results import Results
+    from blockmdp.experiments.study import Study
+
 __all__ = ["main"]
+
+FORMATS = ("png", "pdf", "svg")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,16 +30,32 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, or with those it was called with; its exit status."""
+    """Run the command with these arguments, or with those it was called with; its exit status.
+
+    0: all is well; 1: something failed; 2: the command or the study file is wrong; 130 or 143: it
+    was interrupted.
+    """
     args = _parser().parse_args(arguments)
+    args.line = shlex.join(["blockmdp", *(sys.argv[1:] if arguments is None else arguments)])
+    from blockmdp.experiments.driver import Interrupted
+    from blockmdp.experiments.pool import ExecutorError
+    from blockmdp.experiments.store import StoreError
+    from blockmdp.experiments.study import StudyError
+
     try:
         status: int = args.command(args)
         return status
+    except Interrupted as stop:
+        kept = "what was finished is kept; the same command goes on from there"
+        return _complain(f"interrupted: {kept}", 128 + stop.signum)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
-    except BrokenProcessPool:
-        return _complain("a worker process died; was it out of memory? Try fewer --jobs", 1)
-    except OSError as error:
+    except StudyError as error:
+        return _complain(str(error), 2)
+    except BrokenPipeError:  # of `| head`, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ExecutorError, StoreError, OSError) as error:
         return _complain(str(error), 1)
 
 
@@ -44,12 +66,80 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blockmdp {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    reproduce = commands.add_parser(
-        "reproduce",
-        help="run the paper's experiments and draw its figures",
-        description="Run the experiments of Feng et al. 2020 and draw their figures: so far, "
-        "OracleQ and QLearning in Figure 1 (LockBernoulli).",
-        allow_abbrev=False,
+    def command(name: str, function: Any, help: str, description: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=description, allow_abbrev=False)
+        sub.set_defaults(command=function)
+        return sub
+
+    run = command(
+        *("run", _run, "do the runs of a study file that are not done yet"),
+        "Do the runs of a study file that are not done yet, and keep each as soon as it is "
+        "finished. Given again, the command goes on where it was interrupted.",
+    )
+    _study_options(run)
+    run.add_argument(
+        "--dry-run", action="store_true", help="print the runs and how many are done, run none"
+    )
+
+    tune = command(
+        *("tune", _tune, "find each agent's best hyperparameters, then run those"),
+        "Run a study's grid on tuning seeds, choose the best point for each agent in each panel "
+        "(the most reward per trajectory), write the study with these points to OUT/tuned.toml, "
+        "and run it on the study's own seeds.",
+    )
+    _study_options(tune)
+    tune.add_argument(
+        "--tuning-seeds", type=_positive, default=10, metavar="N", help="how many (10)"
+    )
+
+    status = command(
+        *("status", _status, "how far a study is"),
+        "Tell how many runs are done, running and failed, and how long the rest will take.",
+    )
+    _results_options(status)
+
+    plot = command(
+        *("plot", _plot, "draw learning curves"),
+        "Draw a study's learning curves: mean and one standard deviation over seeds against the "
+        "number of training trajectories of all kinds.",
+    )
+    _results_options(plot)
+    plot.add_argument(
+        "--y",
+        choices=("average", "sliding"),
+        default="average",
+        help="mean of all returns so far, as in the paper, or of the last 1000 (average)",
+    )
+    plot.add_argument(
+        "--to", type=Path, metavar="FILE", help="a .png, .pdf or .svg file (all three, in DIR)"
+    )
+
+    table = command(
+        *("table", _table, "tell what each agent reached"),
+        "For each problem and agent: the share of seeds solved with Wilson's 95 % interval; the "
+        "median of the trajectories until solved, where runs that were not solved count as longer "
+        "than all others ('more': the median is one of them); the mean return at the end with a "
+        "bootstrap 95 % interval; its interquartile mean (IQM).",
+    )
+    _results_options(table)
+    table.add_argument("--format", choices=("text", "markdown", "csv"), default="text")
+
+    export = command(
+        *("export", _export, "write all runs to a .csv or .parquet file"),
+        "Write one row a run: settings, seed, what came of it, ledger, versions, traceback.",
+    )
+    _results_options(export)
+    export.add_argument("file", type=Path, metavar="FILE", help="ends in .csv or .parquet")
+
+    command(
+        *("list", _list, "what a study file can name"),
+        "List problems, agents, oracles and learners, with their parameters.",
+    )
+
+    reproduce = command(
+        *("reproduce", _reproduce, "run the paper's experiments and draw its figures"),
+        "Run the experiments of Feng et al. 2020 and draw their figures: so far, OracleQ and "
+        "QLearning in Figure 1 (LockBernoulli).",
     )
     reproduce.add_argument(
         "--out",
@@ -69,16 +159,159 @@ def _parser() -> argparse.ArgumentParser:
         "--episodes", type=_positive, default=20_000, metavar="N", help="of each run (20000)"
     )
     reproduce.add_argument(
-        "--jobs", type=_positive, default=_cores(), metavar="N", help="processes (all cores)"
+        "--jobs", type=_positive, default=None, metavar="N", help="processes (all cores)"
     )
-    reproduce.set_defaults(command=_reproduce)
     return parser
 
 
+def _study_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("study", metavar="STUDY", help="a study file, such as studies/my-study.toml")
+    add("--out", type=Path, metavar="DIR", help="where the runs are kept (results/STUDY)")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="change a value of the study: episodes=5000, problem.horizon=[5], agent.URL.batch=100",
+    )
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only these runs: agent=URL, horizon=5,10, seed=3; several times: all must hold",
+    )
+    add("--jobs", type=_positive, metavar="N", help="processes on this machine (all cores)")
+    add(
+        "--cluster",
+        metavar="ADDRESS",
+        help="use a Dask cluster: its scheduler's address (tcp://host:8786) or scheduler file",
+    )
+    add("--timeout", type=_seconds, metavar="S", help="a run that takes longer fails (none)")
+    add("--memory", type=_seconds, metavar="GIB", help="a run that allocates more fails (none)")
+    add("--retry-failed", action="store_true", help="do runs again that failed before")
+    add("--quiet", action="store_true", help="show no progress")
+
+
+def _results_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="such as results/my-study")
+    parser.add_argument(
+        "--study", metavar="NAME", help="which, if DIR holds several (the one run last)"
+    )
+
+
+def _load(args: argparse.Namespace) -> Study:
+    from blockmdp.experiments.study import Study
+
+    return Study.load(args.study, args.changes).only(args.only)
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("jobs", "cluster", "timeout", "memory", "retry_failed", "quiet")
+    return {name: getattr(args, name) for name in names}
+
+
+def _run(args: argparse.Namespace) -> int:
+    study = _load(args)
+    out = args.out or Path("results") / study.name
+    if args.dry_run:
+        return _dry_run(study, out)
+    return _conclude(study.run(out, **_options(args)), args.quiet)
+
+
+def _dry_run(study: Study, out: Path) -> int:
+    from blockmdp.experiments.store import FILE, Store
+
+    done: set[str] = set()
+    if (out / FILE).is_file():
+        with Store(out) as store:
+            done = store.done()
+    runs = list(study.runs())
+    for run in runs:
+        print(f"{run}{'  (done)' if run.key in done else ''}")
+    there = sum(run.key in done for run in runs)
+    print(f"{len(runs)} runs, {there} of them done", file=sys.stderr)
+    return 0
+
+
+def _conclude(results: Results, quiet: bool) -> int:
+    if not quiet:
+        where = results.directory
+        print(f"{len(results.done)} runs of {results.study.name} are in {where}. "
+              f"See: blockmdp table {where}; blockmdp plot {where}")  # fmt: skip
+    if results.failed:
+        return _complain(
+            f"{len(results.failed)} runs failed (blockmdp status {results.directory} tells why)", 1
+        )
+    return 0
+
+
+def _tune(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.tuning import tune
+
+    study = _load(args)
+    out = args.out or Path("results") / study.name
+    tuned, path = tune(study, out, seeds=args.tuning_seeds, how=args.line, **_options(args))
+    if not args.quiet:
+        print(f"the best settings are in {path}; now they are run on fresh seeds", file=sys.stderr)
+    results = tuned.run(out, **_options(args))
+    print(results.table())
+    return _conclude(results, args.quiet)
+
+
+def _results(args: argparse.Namespace) -> Results:
+    from blockmdp.experiments.results import Results
+
+    return Results(args.directory, args.study, tell=lambda line: print(line, file=sys.stderr))
+
+
+def _status(args: argparse.Namespace) -> int:
+    print(_results(args).status())
+    return 0
+
+
+def _plot(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.figures import save
+
+    results = _results(args)
+    to: Path = args.to or results.directory / f"{results.study.name}-{args.y}"
+    formats: Sequence[str] = FORMATS
+    if args.to is not None:
+        if to.suffix[1:] not in FORMATS:
+            return _complain(f"--to {to}: must end in .png, .pdf or .svg", 2)
+        formats, to = (to.suffix[1:],), to.with_suffix("")
+    for path in save(results.plot(args.y), to, formats):
+        print(path)
+    return 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    print(_results(args).table(args.format))
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    results = _results(args)
+    results.export(args.file)
+    print(f"{len(results.rows)} runs to {args.file}")
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.catalogue import describe
+
+    print(describe())
+    return 0
+
+
 def _reproduce(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.driver import cores
     from blockmdp.experiments.reproduce import reproduce  # here, since matplotlib is slow to import
 
-    print(reproduce(args.out, seeds=args.seeds, episodes=args.episodes, jobs=args.jobs))
+    jobs = args.jobs or cores()
+    print(reproduce(args.out, seeds=args.seeds, episodes=args.episodes, jobs=jobs))
     print(f"\nFigure and curves: {args.out / 'figure1-skyline'}.{{png,pdf,svg,csv}}")
     return 0
 
@@ -93,6 +326,16 @@ def _positive(text: str) -> int:
     return n
 
 
+def _seconds(text: str) -> float:
+    try:
+        x = float(text)
+    except ValueError:
+        x = 0.0
+    if not 0 < x < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text!r}")
+    return x
+
+
 def _directory(text: str) -> Path:
     """A directory that can be written to, made if need be."""
     path = Path(text)
@@ -103,13 +346,6 @@ def _directory(text: str) -> Path:
         reason = error.strerror or str(error)
         raise argparse.ArgumentTypeError(f"cannot write to {text!r}: {reason}") from None
     return path
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _complain(message: str, status: int) -> int:

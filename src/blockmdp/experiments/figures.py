@@ -54,15 +54,17 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
+    """One axes: its curves, and a line at the best that is possible, where that is known."""
+
     title: str
     curves: Sequence[Curve]
+    optimum: float | None = None
 
 
 def learning_curves(
     panels: Sequence[Panel],
     *,
     columns: int = 3,
-    optimum: float | None = None,
     x_label: str = "training trajectories",
     y_label: str = "average reward",
 ) -> Figure:
@@ -72,15 +74,14 @@ def learning_curves(
     ----------
     panels : what to draw. A label has the same colour and line style in all panels, and one entry
         in the legend.
-    columns : panels in a row.
-    optimum : draw a line there, and let the y-axis run from 0 to a tenth above it.
+    columns : panels in a row. Where all have an optimum, the y-axis runs from 0 to a tenth above.
     x_label, y_label : one each for the whole figure.
 
     Examples
     --------
     >>> x = np.arange(1, 4)
-    >>> panel = Panel("H = 5", [Curve("OracleQ-lat", x, x / 10, x / 50)])
-    >>> len(learning_curves([panel, panel], optimum=0.5).axes)
+    >>> panel = Panel("H = 5", [Curve("OracleQ-lat", x, x / 10, x / 50)], optimum=0.5)
+    >>> len(learning_curves([panel, panel]).axes)
     2
     """
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
@@ -91,7 +92,11 @@ def learning_curves(
         figure = Figure((0.4 + 2.2 * columns, 0.7 + 1.6 * rows), layout=layout)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for ax, panel in zip(grid.flat, panels):
-            _draw(ax, panel, labels, optimum)
+            _draw(ax, panel, labels)
+        best = [panel.optimum for panel in panels if panel.optimum is not None]
+        if len(best) == len(panels) and min(best) > 0:
+            # a line at 0 is not to hide on the axis
+            grid.flat[0].set_ylim(-0.03 * max(best), 1.1 * max(best))
         for ax in grid.flat[len(panels) :]:
             ax.remove()
         figure.supxlabel(x_label, fontsize=9)
@@ -103,7 +108,7 @@ def learning_curves(
             handles.values(),
             handles.keys(),
             loc="outside upper center",
-            ncols=len(handles),
+            ncols=_columns_of_legend(list(handles), figure.get_figwidth()),
             frameon=False,
             handlelength=2.4,
             columnspacing=1.6,
@@ -130,16 +135,20 @@ def _settings() -> AbstractContextManager[None]:
     return style.context(_SETTINGS, after_reset=True)
 
 
-def _draw(ax: Axes, panel: Panel, labels: Sequence[str], optimum: float | None) -> None:
+def _columns_of_legend(labels: Sequence[str], inches: float) -> int:
+    widest = max((len(label) for label in labels), default=1)
+    return max(min(len(labels), int(inches / (0.6 + 0.075 * widest))), 1)
+
+
+def _draw(ax: Axes, panel: Panel, labels: Sequence[str]) -> None:
     for curve in panel.curves:
         i = labels.index(curve.label)
         colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
         low, high = curve.mean - curve.std, curve.mean + curve.std
         ax.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
         ax.plot(curve.x, curve.mean, color=colour, linestyle=dashes, lw=1.5, label=curve.label)
-    if optimum is not None:
-        ax.axhline(optimum, color=_GREY, lw=0.8, zorder=1, label="optimum")
-        ax.set_ylim(-0.03 * optimum, 1.1 * optimum)  # a line at 0 is not to hide on the axis
+    if panel.optimum is not None:
+        ax.axhline(panel.optimum, color=_GREY, lw=0.8, zorder=1, label="optimum")
     ax.set_xlim(0, max((curve.x[-1] for curve in panel.curves), default=1))
     ax.set_title(panel.title, pad=4)
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))

@@ -127,10 +127,11 @@ def reproduce(out: Path, *, seeds: int = 50, episodes: int = 20_000, jobs: int =
         Panel(
             f"$H = {H}$, switch ${switch:g}$",
             [_curve(name, groups[name, H, switch]) for name in ALGORITHMS],
+            OPTIMUM,
         )
         for H, switch in itertools.product(HORIZONS, SWITCHES)
     ]
-    save(learning_curves(panels, columns=len(SWITCHES), optimum=OPTIMUM), stem)
+    save(learning_curves(panels, columns=len(SWITCHES)), stem)
     write_csv(stem.with_suffix(".csv"), groups)
     return table(groups)
 

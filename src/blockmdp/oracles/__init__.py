@@ -1,4 +1,6 @@
-"""Unsupervised learning oracles: any scikit-learn clusterer or mixture; here the paper's three."""
+"""Unsupervised learning oracles: any scikit-learn clusterer or mixture; here the paper's three, and
+one that chooses by the data.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from blockmdp.oracles.fitting import Completed, Fitted, check_is_oracle, fit_oracle
+from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
 __all__ = [
+    "AutoOracle",
+    "BernoulliMixture",
     "Completed",
     "Fitted",
+    "SphericalMixture",
     "check_is_oracle",
     "fit_oracle",
     "gmm",

@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 from blockmdp import rng
 from blockmdp.oracles.folded import Predictor
 from blockmdp.oracles.folded import fold as folded
+from blockmdp.oracles.mixtures import AutoOracle
 
 __all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle", "one_thread"]
 
@@ -148,7 +149,8 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
             notes.append(str(warning.message).split("\n")[0])
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
-    return Fitted(folded(estimator) if fold else estimator, n_labels, tuple(notes))
+    bits = bool(np.isin(x, (0, 1)).all())
+    return Fitted(folded(estimator, bits) if fold else estimator, n_labels, tuple(notes))
 
 
 def one_thread() -> Any:
@@ -243,5 +245,7 @@ def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
     last = _last(estimator)
     if isinstance(last, Completed):
         return max(int(last.classes_.max(initial=0)) + 1, 1), max(len(last.classes_), 1)
+    if isinstance(last, AutoOracle):
+        return last.n_labels_, len(np.unique(last.labels_))
     given = np.unique(estimator.predict(x))
     return max(_n_clusters(estimator), int(given.max()) + 1), len(given)

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from blockmdp.kernels.decode import linear_labels, network_labels, quadratic_labels
+from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
 __all__ = ["LinearScores", "NetworkScores", "Predictor", "QuadraticScores", "fold"]
 
@@ -74,19 +75,28 @@ class NetworkScores:
         return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
 
 
-def fold(estimator: Any) -> Any:
-    """The matrices that do what a fitted estimator's `predict` does, or the estimator itself."""
+def fold(estimator: Any, bits: bool = False) -> Any:
+    """The matrices that do what a fitted estimator's `predict` does, or the estimator itself.
+
+    bits : whether all observations are bits, for which a mixture of bits is linear too.
+    """
+    if isinstance(estimator, AutoOracle):
+        return fold(estimator.estimator_, bits)
     steps = (
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )
     *before, last = [step for step in steps if step not in (None, "passthrough")]
     maps = [_affine(step) for step in before]
-    foldable = type(last) in (KMeans, MiniBatchKMeans, GaussianMixture)
+    foldable = type(last) in (KMeans, MiniBatchKMeans, GaussianMixture, SphericalMixture)
+    foldable |= type(last) is BernoulliMixture and bits and not before
     if not foldable or any(m is None for m in maps):
         return estimator
     M, v = np.eye(last.n_features_in_), np.zeros(last.n_features_in_)
     for A, a in reversed([m for m in maps if m is not None]):  # x -> M (A x + a) + v
         M, v = M @ A, M @ a + v
+    if isinstance(last, BernoulliMixture | SphericalMixture):
+        W, b = last.scores()
+        return LinearScores(_read_only(W @ M), _read_only(W @ v + b))
     if not isinstance(last, GaussianMixture):
         C = np.asarray(last.cluster_centers_, np.float64)
         return LinearScores(_read_only(C @ M), _read_only(C @ v - 0.5 * (C**2).sum(axis=1)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from blockmdp.agents.decoded import DecodingAgent
 from blockmdp.checks import whole_number
 from blockmdp.learners import Learner, OracleQ
-from blockmdp.oracles import check_is_oracle, pca_kmeans
+from blockmdp.oracles import AutoOracle, check_is_oracle
 from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
 from blockmdp.url.fix_label import LabelStandard
 from blockmdp.url.tsr import TSR, Refit
@@ -69,7 +69,8 @@ class URL(DecodingAgent):
 
     Parameters
     ----------
-    oracle : any scikit-learn clusterer or mixture; PCA and k-means with three labels by default.
+    oracle : any scikit-learn clusterer or mixture; `blockmdp.oracles.AutoOracle` by default, which
+        chooses the kind of mixture and the number of labels by the data.
     learner : any `blockmdp.Learner`; OracleQ by default.
     batch : B, oracle trajectories an iteration of TSR.
     iterations : J, how often TSR trains the decoder at the most; `None`: (H + 1) n_states + 1.
@@ -125,8 +126,8 @@ class URL(DecodingAgent):
         oracle: Any = None,
         learner: Learner | None = None,
         *,
-        batch: int = 200,
-        iterations: int | None = 5,
+        batch: int = 40,
+        iterations: int | None = 10,
         stable: float | None = 0.95,
         growth: float = 1.0,
         test_batch: int | None = None,
@@ -141,7 +142,7 @@ class URL(DecodingAgent):
         evaluation: int = 0,
         n_states: int | None = None,
     ) -> None:
-        oracle = pca_kmeans(3) if oracle is None else oracle
+        oracle = AutoOracle() if oracle is None else oracle
         check_is_oracle(oracle)
         if learner is not None and not isinstance(learner, Learner):
             raise TypeError(f"learner must be a blockmdp.Learner, got {learner!r}")

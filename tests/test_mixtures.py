@@ -1,0 +1,248 @@
+"""Mixtures by compiled expectation maximisation, and the oracle that chooses by the data."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from helpers import python
+from scipy.special import logsumexp
+from scipy.stats import bernoulli, norm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from blockmdp import URL, lock_bernoulli, lock_gaussian
+from blockmdp.oracles import AutoOracle, BernoulliMixture, SphericalMixture, fit_oracle
+from blockmdp.oracles.folded import LinearScores
+from blockmdp.oracles.mixtures import _merge, seeded
+
+
+def bits(n, states=(0, 1, 2), horizon=10, seed=0):
+    m = lock_bernoulli(horizon, seed=seed)
+    return np.concatenate([m.sample(1, s, n, seed) for s in states]), np.repeat(states, n)
+
+
+def reals(n, states=(0, 1, 2), sigma=0.2, horizon=10, seed=0):
+    m = lock_gaussian(horizon, sigma=sigma, seed=seed)
+    return np.concatenate([m.sample(1, s, n, seed) for s in states]), np.repeat(states, n)
+
+
+def purity(labels, states):
+    """The share of rows whose label means their state, each label read as its commonest state."""
+    right = [np.bincount(states[labels == label]).max() for label in np.unique(labels)]
+    return sum(right) / len(states)
+
+
+# --- as scikit-learn estimators -------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore::UserWarning")  # some checks are skipped, with a warning
+@parametrize_with_checks([BernoulliMixture(2), SphericalMixture(2), AutoOracle()])
+def test_scikit_learn_s_own_checks_pass(estimator, check):
+    check(estimator)
+
+
+# --- the mixtures ---------------------------------------------------------------------------------
+def test_a_mixture_of_bits_gives_the_likelihood_of_its_parameters():
+    X, _ = bits(30)
+    mixture = BernoulliMixture(3, random_state=0).fit(X)
+    joint = np.stack(
+        [
+            np.log(w) + bernoulli.logpmf(X, p).sum(axis=1)
+            for w, p in zip(mixture.weights_, mixture.means_)
+        ],
+        axis=1,
+    )
+    likelihood = logsumexp(joint, axis=1)
+    assert mixture.score_samples(X) == pytest.approx(likelihood)
+    assert mixture.score(X) == pytest.approx(likelihood.mean())
+    assert mixture.log_likelihood_ == pytest.approx(likelihood.sum(), rel=1e-4)
+    assert mixture.predict_proba(X) == pytest.approx(np.exp(joint - likelihood[:, None]))
+    assert np.array_equal(mixture.predict(X), joint.argmax(axis=1))
+
+
+def test_a_spherical_mixture_gives_the_likelihood_of_its_parameters():
+    X, _ = reals(30)
+    mixture = SphericalMixture(3, random_state=0).fit(X)
+    scale = np.sqrt(mixture.variance_)
+    joint = np.stack(
+        [
+            np.log(w) + norm.logpdf(X, mu, scale).sum(axis=1)
+            for w, mu in zip(mixture.weights_, mixture.means_)
+        ],
+        axis=1,
+    )
+    assert mixture.score_samples(X) == pytest.approx(logsumexp(joint, axis=1))
+    assert mixture.log_likelihood_ == pytest.approx(logsumexp(joint, axis=1).sum(), rel=1e-4)
+    assert np.array_equal(mixture.predict(X), joint.argmax(axis=1))
+
+
+def test_one_component_is_the_mean_of_the_data():
+    X, _ = bits(40)
+    mixture = BernoulliMixture(1, prior=0.5).fit(X)
+    assert mixture.means_[0] == pytest.approx((X.sum(axis=0) + 0.5) / (len(X) + 1))
+    X, _ = reals(40)
+    mixture = SphericalMixture(1, reg_covar=0.0).fit(X)
+    assert mixture.means_[0] == pytest.approx(X.mean(axis=0), abs=1e-6)
+    assert mixture.variance_ == pytest.approx(X.var(axis=0).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mixture", "data"), [(BernoulliMixture(3), bits), (SphericalMixture(3), reals)]
+)
+def test_the_likelihood_never_falls_from_one_iteration_to_the_next(mixture, data):
+    X = np.ascontiguousarray(data(40)[0], np.float64)
+    start = seeded(X, 3, np.random.RandomState(0))
+    way = [mixture._em(X, start.copy(), n, -np.inf)[3] for n in range(1, 12)]
+    assert (np.diff(way) > -1e-9 * abs(way[0])).all()
+
+
+@pytest.mark.parametrize(
+    ("mixture", "data"), [(BernoulliMixture(3), bits), (SphericalMixture(3), reals)]
+)
+def test_the_states_of_a_lock_are_told_apart(mixture, data):
+    X, states = data(100)
+    labels = mixture.set_params(random_state=1).fit_predict(X)
+    assert purity(labels, states) > 0.98
+
+
+def test_a_spherical_mixture_is_as_likely_as_scikit_learn_s_where_variances_are_alike():
+    X, _ = reals(300)
+    ours = SphericalMixture(3, random_state=0).fit(X)
+    theirs = GaussianMixture(3, covariance_type="spherical", n_init=5, random_state=0).fit(X)
+    assert ours.score(X) == pytest.approx(theirs.score(X), abs=0.02)
+    assert np.sort(ours.weights_) == pytest.approx(np.sort(theirs.weights_), abs=0.01)
+
+
+def test_a_fit_that_does_not_converge_warns_and_too_few_rows_are_refused():
+    X, _ = bits(40)
+    with pytest.warns(ConvergenceWarning, match="no convergence in 2 iterations"):
+        BernoulliMixture(3, max_iter=2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="n_samples=2 is fewer than n_components=3"):
+        BernoulliMixture(3).fit(X[:2])
+
+
+def test_bits_are_what_lies_above_the_threshold():
+    X, _ = bits(40)
+    plain = BernoulliMixture(3, random_state=0).fit(X)
+    scaled = BernoulliMixture(3, binarize=5.0, random_state=0).fit(10.0 * X)
+    assert np.array_equal(plain.means_, scaled.means_)
+    assert np.array_equal(plain.predict(X), scaled.predict(10.0 * X))
+
+
+# --- choosing by the data -------------------------------------------------------------------------
+def random_walk_data(m, n, seed):
+    """Observations of n uniformly random trajectories."""
+    from blockmdp.decoder import know_nothing
+    from blockmdp.simulators import Policy, simulate
+
+    pi = np.full((m.horizon, 1, m.n_actions), 1 / m.n_actions)
+    simulator = simulate(m, seed)
+    return simulator.rollout([Policy(pi, know_nothing())], n, "oracle").observations.x
+
+
+@pytest.mark.parametrize("horizon", [5, 10])
+@pytest.mark.parametrize(
+    ("lock", "mixture"),
+    [
+        (lock_bernoulli, BernoulliMixture),
+        (lambda H, seed: lock_gaussian(H, sigma=0.1, seed=seed), SphericalMixture),
+        (lambda H, seed: lock_gaussian(H, sigma=0.2, seed=seed), SphericalMixture),
+    ],
+    ids=["bits", "sigma 0.1", "sigma 0.2"],
+)
+def test_forty_random_trajectories_are_enough_to_find_three_states(lock, mixture, horizon):
+    for seed in range(5):
+        m = lock(horizon, seed=seed)
+        oracle = AutoOracle(random_state=seed).fit(random_walk_data(m, 40, seed))
+        assert isinstance(oracle.estimator_, mixture)
+        assert oracle.n_labels_ in (3, 4)
+        fresh = np.concatenate([m.sample(2, s, 200) for s in range(3)])
+        assert purity(oracle.predict(fresh), np.repeat(range(3), 200)) > 0.98
+
+
+def test_one_state_is_not_split():
+    for X in (bits(200, states=(2,))[0], reals(200, states=(0,))[0]):
+        assert AutoOracle(random_state=0).fit(X).n_labels_ == 1
+
+
+def test_many_states_are_found_by_beginning_with_more_components():
+    rng = np.random.default_rng(0)
+    means = 4 * rng.normal(size=(30, 8))
+    states = np.repeat(range(30), 40)
+    X = means[states] + 0.3 * rng.normal(size=(len(states), 8))
+    oracle = AutoOracle(max_labels=16, random_state=0).fit(X)
+    assert 30 <= oracle.n_labels_ <= 33
+    assert purity(oracle.predict(X), states) > 0.98
+    assert max(k for k, _ in oracle.path_) >= 60
+
+
+def test_noise_that_is_long_in_one_direction_gets_one_full_covariance():
+    rng = np.random.default_rng(0)
+    states = np.repeat(range(2), 300)
+    X = rng.normal(size=(600, 4)) * [5.0, 0.1, 0.1, 0.1]
+    X[:, 1] += states
+    oracle = AutoOracle(random_state=0).fit(X)
+    assert getattr(oracle.estimator_, "covariance_type", None) == "tied"
+
+
+def test_a_handful_of_observations_is_not_one_state_each():
+    for n in (2, 3, 5, 8):
+        assert AutoOracle(random_state=0).fit(reals(n, states=(0,))[0]).n_labels_ == 1
+        assert AutoOracle(random_state=0).fit(bits(n, states=(0,))[0]).n_labels_ <= 2
+
+
+def test_the_two_components_that_lose_least_are_merged():
+    X = np.array([[0.0], [0.1], [5.0], [9.0]])
+    r = _merge(False, X, np.eye(4), 1.0)
+    assert r.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_the_same_seed_gives_the_same_oracle_and_another_is_another_try():
+    X, _ = bits(50)
+    one, same, other = (AutoOracle(random_state=s).fit(X) for s in (0, 0, 1))
+    assert np.array_equal(one.estimator_.means_, same.estimator_.means_)
+    assert one.path_ == same.path_ != other.path_
+
+
+@pytest.mark.parametrize("data", [bits, reals])
+def test_folded_into_a_matrix_it_gives_the_same_labels(data):
+    X, _ = data(60)
+    oracle = AutoOracle()
+    kept, folded = (fit_oracle(oracle, X, np.uint64(3), fold=fold) for fold in (False, True))
+    assert isinstance(folded.predictor, LinearScores)
+    assert isinstance(kept.predictor, AutoOracle)
+    assert np.array_equal(kept.predict(X), folded.predict(X))
+    assert kept.n_labels == folded.n_labels == 3
+
+
+def test_a_mixture_of_bits_is_folded_only_where_observations_are_bits():
+    X, _ = reals(60)
+    assert isinstance(
+        fit_oracle(BernoulliMixture(3), X, np.uint64(0)).predictor, BernoulliMixture
+    )  # fmt: skip
+
+
+def digest():
+    """All that a few fits came to."""
+    found = hashlib.sha256()
+    for X in (bits(12, horizon=4)[0], reals(12, horizon=4)[0]):
+        oracle = AutoOracle(max_labels=4, n_init=2, random_state=0).fit(X)
+        found.update(oracle.labels_.tobytes())
+        found.update(repr([(k, f"{score:.6g}") for k, score in oracle.path_]).encode())
+    return found.hexdigest()
+
+
+def test_with_the_compiler_switched_off_the_mixtures_are_the_same():
+    code = "import test_mixtures; print(test_mixtures.digest())"
+    assert python(code, env={"NUMBA_DISABLE_JIT": "1"}).split() == [digest()]
+
+
+# --- in URL ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("sigma", [None, 0.1, 0.2])
+def test_url_with_nothing_set_solves_a_lock_with_few_trajectories_for_its_oracle(sigma):
+    m = lock_bernoulli(10, 0.2) if sigma is None else lock_gaussian(10, 0.2, sigma)
+    agent = URL().fit(m, 8000, seed=0)
+    assert agent.value() == pytest.approx(0.5, abs=0.01)
+    assert agent.accuracy().min() > 0.98
+    assert agent.ledger_["oracle"] + agent.ledger_["test"] <= 160

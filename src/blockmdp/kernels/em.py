@@ -1,7 +1,7 @@
 """Expectation maximisation for mixtures whose components are independent over coordinates: bits, or
 Gaussians that all have one variance.
 
-Both score a row by W x + b, up to what all components have in common. Sums run row by row, so that
+Both score a row by b + x W, up to what all components have in common. Sums run row by row, so that
 the same data give the same mixture whatever the number of threads.
 """
 
@@ -29,7 +29,7 @@ def em(bits, x, r, prior, max_iter, tol):
     K = r.shape[1]
     log_weight = np.empty(K)
     mu = np.empty((K, d))
-    W = np.empty((K, d))
+    W = np.empty((d, K))
     b = np.empty(K)
     square = 0.0
     if not bits:
@@ -72,7 +72,7 @@ def maximise(bits, x, square, r, prior, log_weight, mu, W, b):
         for j in range(d):
             if bits:
                 mu[k, j] = (mu[k, j] + prior) / (size[k] + 2.0 * prior)
-                W[k, j] = math.log(mu[k, j]) - math.log(1.0 - mu[k, j])
+                W[j, k] = math.log(mu[k, j]) - math.log(1.0 - mu[k, j])
                 b[k] += math.log(1.0 - mu[k, j])
             else:
                 mu[k, j] /= size[k]
@@ -82,8 +82,8 @@ def maximise(bits, x, square, r, prior, log_weight, mu, W, b):
     var = max(square - explained, 0.0) / (n * d) + prior
     for k in range(K):
         for j in range(d):
-            W[k, j] = mu[k, j] / var
-            b[k] -= 0.5 * mu[k, j] * W[k, j]
+            W[j, k] = mu[k, j] / var
+            b[k] -= 0.5 * mu[k, j] * W[j, k]
     return var
 
 
@@ -94,18 +94,20 @@ def expect(x, W, b, r):
     K = len(b)
     total = 0.0
     for i in range(n):
-        top = -np.inf
-        for k in range(K):
-            score = b[k]
-            for j in range(d):
-                score += W[k, j] * x[i, j]
-            r[i, k] = score
-            top = max(top, score)
+        row = r[i]
+        row[:] = b
+        for j in range(d):  # all components at once: so many sums can run side by side
+            value = x[i, j]
+            for k in range(K):
+                row[k] += W[j, k] * value
+        top = row[0]
+        for k in range(1, K):
+            top = max(top, row[k])
         mass = 0.0
         for k in range(K):
-            r[i, k] = math.exp(r[i, k] - top)
-            mass += r[i, k]
+            row[k] = math.exp(row[k] - top)
+            mass += row[k]
         for k in range(K):
-            r[i, k] /= mass
+            row[k] /= mass
         total += top + math.log(mass)
     return total

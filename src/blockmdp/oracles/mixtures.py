@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,63 +221,58 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     the data alone.
 
     Bits are taken for a mixture of bits, other numbers for a mixture of Gaussians, spherical or
-    with one full covariance. It is begun with more components than are likely to be needed; then
-    the two that cost least to merge are merged, again and again, and of all the mixtures on the way
-    the one with the largest penalised likelihood is kept: log-likelihood less `caution` for each
-    parameter, corrected for small samples. Where no mixture can be fitted, the observations are
-    scaled, projected and clustered by k-means.
+    with one full covariance. It begins as one component. A component in which coordinates depend on
+    each other is split: bits by the one that another depends on most, numbers across their first
+    principal direction. Splits, and then mergers, are kept as long as they are worth it: as long as
+    the log-likelihood rises by more than the parameters cost, which is a price for each mean that
+    is not that of all data. Nothing is drawn at random. Where no mixture can be fitted, the
+    observations are scaled, projected and clustered by k-means.
+
+    The label of an observation is the component that makes it likeliest, however rare that was in
+    the data: how often a policy comes to a state says nothing about the next policy.
 
     Parameters
     ----------
-    max_labels : components to begin with. Where more than half of them are kept, it is begun again
-        with twice as many.
-    n_init : short tries to begin from.
-    caution : nats of log-likelihood a parameter must be worth.
+    max_labels : stop splitting there.
+    caution : nats of log-likelihood that a parameter must be worth, and log d on top.
 
     Attributes
     ----------
     estimator_ : the mixture, or a pipeline, that was chosen.
     n_labels_ : how many labels it has.
-    path_ : (labels, penalised log-likelihood) of the mixtures on the way.
+    path_ : (labels, penalised log-likelihood) after each step that was kept.
 
     Examples
     --------
     >>> import blockmdp as bm
     >>> m = bm.lock_gaussian(horizon=10, sigma=0.2)
     >>> X = np.concatenate([m.sample(1, state, n=50) for state in range(3)])
-    >>> AutoOracle(random_state=0).fit(X).n_labels_
+    >>> AutoOracle().fit(X).n_labels_
     3
     """
 
     def __init__(
-        self,
-        max_labels: int = 16,
-        *,
-        n_init: int = 5,
-        caution: float = 1.5,
-        random_state: Any = None,
+        self, max_labels: int = 200, *, caution: float = 1.5, random_state: Any = None
     ) -> None:
         self.max_labels = max_labels
-        self.n_init = n_init
         self.caution = caution
         self.random_state = random_state
 
     def fit(self, X: Any, y: None = None) -> AutoOracle:
         """Learn from observations X (n, d)."""
         X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
-        random = check_random_state(self.random_state)
-        bits = np.isin(X, (0.0, 1.0)).all()
-        best, score = self._merged(X, BernoulliMixture() if bits else SphericalMixture(), random)
+        bits = bool(np.isin(X, (0.0, 1.0)).all())
+        best, score = self._grown(X, BernoulliMixture() if bits else SphericalMixture())
         if not bits:
-            tied, tied_score = self._tied(X, best, random)
+            tied, tied_score = self._tied(X, best)
             if tied_score > score:
                 best, score = tied, tied_score
         if not np.isfinite(score):
-            best = make_pipeline(
-                StandardScaler(),
-                PCA(min(3, *X.shape)),
-                KMeans(min(3, len(np.unique(X, axis=0))), n_init=10, random_state=random),
-            ).fit(X)
+            clusters = KMeans(min(3, len(np.unique(X, axis=0))), n_init=10,
+                              random_state=self.random_state)  # fmt: skip
+            best = make_pipeline(StandardScaler(), PCA(min(3, *X.shape)), clusters).fit(X)
+        else:
+            best.weights_ = np.full(best.n_components, 1.0 / best.n_components)
         self.estimator_ = best
         last = best[-1] if hasattr(best, "steps") else best
         self.n_labels_ = int(getattr(last, "n_clusters", 0) or last.n_components)
@@ -289,43 +285,59 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.estimator_.predict(X), np.int64)
 
-    def _merged(self, X: Array, mixture: _Mixture, random: Any) -> tuple[Any, float]:
-        """The best mixture on the way from many components to one, and its score."""
-        n, d = X.shape
-        K = max(min(self.max_labels, n // 2), 1)
-        while True:
-            starts = [seeded(X, K, random) for _ in range(self.n_init)]
-            likelihoods = [mixture._em(X, r, 10, 1e-4)[3] for r in starts]
-            r = starts[int(np.argmax(likelihoods))]
-            way = []
-            while True:
-                found = mixture._em(X, r, 30, 1e-4)
-                k = r.shape[1]
-                parameters = k * d + k - 1 + (not mixture._bits)
-                way.append((found[3] - self._penalty(parameters, n * d), k, r.copy()))
-                if k == 1:
-                    break
-                r = _merge(mixture._bits, X, r, found[2])
-            score, k, r = max(way, key=lambda step: step[0])
-            if 2 * k <= K or n // 2 < 2 * K:
-                break
-            K *= 2
-        self.path_ = [(step[1], float(step[0])) for step in way]
-        mixture.set_params(n_components=k)
-        mixture.n_features_in_ = d
-        mixture._keep(mixture._em(X, r, mixture.max_iter, mixture.tol))
-        return mixture, float(score)
+    def _grown(self, X: Array, mixture: _Mixture) -> tuple[Any, float]:
+        """Split while it pays, then merge while it pays."""
+        now = self._step(X, mixture, np.ones((len(X), 1)))
+        self.path_ = [(1, now.score)]
+        for ways in (_splits, _mergers):
+            better: _Step | None = now
+            while better is not None:
+                now, better = better, None
+                for r in ways(mixture._bits, X, now.r, now.found):
+                    step = self._step(X, mixture, r)
+                    if step.score > now.score and r.shape[1] <= self.max_labels:
+                        better = step
+                        self.path_.append((r.shape[1], step.score))
+                        break
+        mixture.set_params(n_components=now.r.shape[1])
+        mixture.n_features_in_ = X.shape[1]
+        mixture._keep(mixture._em(X, now.r, mixture.max_iter, mixture.tol))
+        return mixture, now.score
 
-    def _penalty(self, parameters: int, numbers: int) -> float:
+    def _step(self, X: Array, mixture: _Mixture, r: Array) -> _Step:
+        found = mixture._em(X, r, 50, 1e-4)
+        penalty = self._penalty(mixture._bits, len(X), *found[:3])
+        return _Step(r, found, float(found[3]) - penalty)
+
+    def _penalty(
+        self, bits: bool, n: int, log_weights: Array, means: Array, variance: float
+    ) -> float:
+        """What the parameters of a mixture cost: for each mean that differs from that of all data,
+        what it gains, but no more than a price; all the more where there are few data for it.
+        """
+        K, d = means.shape
+        weights = np.exp(log_weights)
+        all_data = weights @ means
+        if bits:
+            p, q = means, np.clip(all_data, 1e-12, 1 - 1e-12)
+            apart = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+        else:
+            apart = (means - all_data) ** 2 / (2 * variance)
+        price = self.caution + math.log(d)
+        parameters = np.minimum(n * weights[:, None] * apart / price, 1.0).sum() + K - 1
+        return self._cost(price, parameters, n * d)
+
+    @staticmethod
+    def _cost(price: float, parameters: float, numbers: int) -> float:
         left = numbers - parameters - 1
-        return self.caution * parameters * numbers / left if left > 0 else math.inf
+        return price * parameters * numbers / left if left > 0 else math.inf
 
-    def _tied(self, X: Array, spherical: _Mixture, random: Any) -> tuple[Any, float]:
+    def _tied(self, X: Array, spherical: Any) -> tuple[Any, float]:
         """A mixture with one full covariance, begun from the spherical one."""
         n, d = X.shape
         k = spherical.n_components
         parameters = k * d + k - 1 + d * (d + 1) // 2
-        penalty = self._penalty(parameters, n * d)
+        penalty = self._cost(self.caution, parameters, n * d)
         if n < 4 * d:
             return None, -math.inf
         apart = X - spherical.means_[spherical.predict(X)]
@@ -334,7 +346,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if gain < self.caution * d * (d + 1) / 2:  # spherical is good enough
             return None, -math.inf
         tied = GaussianMixture(
-            k, covariance_type="tied", means_init=spherical.means_, random_state=random
+            k, covariance_type="tied", means_init=spherical.means_, random_state=self.random_state
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -370,8 +382,54 @@ def seeded(X: Array, K: int, random: Any) -> Array:
     return r
 
 
-def _merge(bits: bool, X: Array, r: Array, variance: float) -> Array:
-    """Responsibilities with those two components made one that lose least by it."""
+class _Step(NamedTuple):
+    """A mixture on the way: responsibilities (n, K), what `em` found, the penalised likelihood."""
+
+    r: Array
+    found: Any
+    score: float
+
+
+TRIES = 4  # splits or mergers that may fail before no more are tried
+
+
+def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
+    """Responsibilities with one component more, the most promising first."""
+    owner = r.argmax(axis=1)
+    promising = []
+    for k in range(r.shape[1]):
+        rows = np.flatnonzero(owner == k)
+        if len(rows) >= 2:
+            gain, side = _halves(bits, X[rows], found[2])
+            promising.append((gain, k, rows[side]))
+    for _, k, rows in sorted(promising, key=lambda p: -p[0])[:TRIES]:
+        new = np.zeros(len(X))
+        new[rows] = r[rows, k]
+        split = np.column_stack([r, new])
+        split[rows, k] = 0.0
+        yield np.ascontiguousarray(split)
+
+
+def _halves(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
+    """Where to cut rows of one component in two, and about what that gains."""
+    n = len(X)
+    centred = X - X.mean(axis=0)
+    C = centred.T @ centred / n
+    if bits:
+        spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
+        z = n * (C / np.outer(spread, spread)) ** 2  # dependence of each two bits, about chi^2
+        np.fill_diagonal(z, 0.0)
+        return float(z.max()) / 2, X[:, int(z.max(axis=1).argmax())] > 0.5
+    along = centred @ np.linalg.eigh(C)[1][:, -1]
+    order = np.sort(along)
+    size = np.arange(1, n)
+    between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))  # of two groups cut there
+    cut = int(between.argmax())
+    return float(between[cut]) / (2 * variance), along > (order[cut] + order[cut + 1]) / 2
+
+
+def _mergers(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
+    """Responsibilities with two components made one, those first that lose least by it."""
     n = len(X)
     size, sums = r.sum(axis=0), r.T @ X
 
@@ -380,15 +438,14 @@ def _merge(bits: bool, X: Array, r: Array, variance: float) -> Array:
         N = np.maximum(N, 1e-9)
         share = -N * np.log(N / n)
         if not bits:
-            return np.asarray(share - 0.5 * (M**2).sum(axis=1) / (N * variance))
+            return np.asarray(share - 0.5 * (M**2).sum(axis=1) / (N * found[2]))
         p = np.clip(M / N[:, None], 1e-9, 1 - 1e-9)
         return np.asarray(share - N * (p * np.log(p) + (1 - p) * np.log(1 - p)).sum(axis=1))
 
     i, j = np.triu_indices(r.shape[1], 1)
     alone = cost(size, sums)
     loss = cost(size[i] + size[j], sums[i] + sums[j]) - alone[i] - alone[j]
-    cheapest = int(loss.argmin())
-    i, j = i[cheapest], j[cheapest]
-    merged = r.copy()
-    merged[:, i] += merged[:, j]
-    return np.ascontiguousarray(np.delete(merged, j, axis=1))
+    for pair in loss.argsort(kind="stable")[:TRIES]:
+        merged = r.copy()
+        merged[:, i[pair]] += merged[:, j[pair]]
+        yield np.ascontiguousarray(np.delete(merged, j[pair], axis=1))

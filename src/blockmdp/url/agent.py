@@ -126,7 +126,7 @@ class URL(DecodingAgent):
         oracle: Any = None,
         learner: Learner | None = None,
         *,
-        batch: int = 40,
+        batch: int = 30,
         iterations: int | None = 10,
         stable: float | None = 0.95,
         growth: float = 1.0,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import re
+import signal
+import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -18,7 +16,11 @@ import pytest
 import blockmdp as bm
 from blockmdp.cli import main
 from blockmdp.experiments import reproduce as experiment
+from blockmdp.experiments.driver import Interrupted
 from blockmdp.experiments.figures import Curve, Panel, learning_curves, save
+from blockmdp.experiments.pool import ExecutorError
+from blockmdp.experiments.store import StoreError
+from blockmdp.experiments.study import StudyError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,8 +42,24 @@ def test_the_package_installs_the_command():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--help"], ["reproduce", "--version"]),
-        (["reproduce", "--help"], ["--out", "--seeds", "--episodes", "--jobs", "--quick"]),
+        (
+            ["--help"],
+            [
+                *("run", "tune", "status", "plot", "table", "export", "list", "reproduce"),
+                "--version",
+            ],
+        ),
+        (
+            ["run", "--help"],
+            [
+                *("STUDY", "--out", "--set", "--only", "--jobs", "--cluster", "--timeout"),
+                *("--memory", "--retry-failed", "--quiet", "--dry-run"),
+            ],
+        ),
+        (["tune", "--help"], ["--tuning-seeds", "--out", "--set", "--cluster"]),
+        (["plot", "--help"], ["--y", "--to", "--study"]),
+        (["table", "--help"], ["Wilson", "bootstrap", "--format"]),
+        (["reproduce", "--help"], ["--out", "--seeds", "--only", "--jobs", "--quick"]),
     ],
 )
 def test_help_names_what_there_is(arguments, words, capsys):
@@ -61,10 +79,23 @@ def test_the_version_is_the_package_s(capsys):
         ([], "COMMAND"),
         (["reprodcue"], "reprodcue"),
         (["reproduce", "--seeds", "0"], "--seeds: must be a whole number, 1 or more; got '0'"),
-        (["reproduce", "--episodes", "many"], "--episodes: must be a whole number"),
+        (["reproduce", "--only", "fig4"], "--only: there is no 'fig4', only fig1, fig2"),
         (["reproduce", "--jobs", "-1"], "--jobs: must be a whole number"),
         (["reproduce", "--seeds", "3", "--quick"], "not allowed with argument --seeds"),
         (["reproduce", "--seed", "3"], "unrecognized arguments: --seed"),
+        (["run"], "the following arguments are required: STUDY"),
+        (
+            ["run", "study.toml", "--jobs", "0"],
+            "--jobs: must be a whole number, 1 or more; got '0'",
+        ),
+        (["run", "study.toml", "--timeout", "0"], "--timeout: must be a number above 0; got '0'"),
+        (["run", "study.toml", "--memory", "nan"], "--memory: must be a number above 0; got 'nan'"),
+        (["run", "study.toml", "--timeout", "inf"], "--timeout: must be a number above 0"),
+        (["run", "study.toml", "--quie"], "unrecognized arguments: --quie"),
+        (["tune", "study.toml", "--tuning-seeds", "x"], "--tuning-seeds: must be a whole number"),
+        (["table", "results", "--format", "html"], "invalid choice: 'html'"),
+        (["plot", "results", "--y", "best"], "invalid choice: 'best'"),
+        (["export", "results"], "the following arguments are required: FILE"),
     ],
 )
 def test_a_bad_argument_gets_one_line_and_status_2(arguments, words, capsys, tmp_path, monkeypatch):
@@ -89,7 +120,11 @@ def test_an_out_that_cannot_be_written_gets_one_line_and_status_2(capsys, tmp_pa
     ("error", "status", "words"),
     [
         (KeyboardInterrupt(), 130, "interrupted"),
-        (BrokenProcessPool(), 1, "a worker process died"),
+        (Interrupted(signal.SIGINT), 130, "what was finished is kept; the same command goes on"),
+        (Interrupted(signal.SIGTERM), 143, "what was finished is kept; the same command goes on"),
+        (ExecutorError("no worker is left"), 1, "no worker is left"),
+        (StoreError("out is in use"), 1, "out is in use"),
+        (StudyError("seeds: a\nb"), 2, "seeds: a b"),
         (OSError(28, "No space left on device"), 1, "No space left on device"),
     ],
 )
@@ -106,103 +141,28 @@ def test_what_goes_wrong_on_the_way_gets_one_line(
     assert words in err
 
 
-# --- reproduce ------------------------------------------------------------------------------------
-def reproduce(out, jobs):
-    """What a small reproduction says on stdout and on stderr."""
-    told, progress = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(progress):
-        arguments = ["--seeds", "2", "--episodes", "1500", "--jobs", str(jobs), "--out", str(out)]
-        assert main(["reproduce", *arguments]) == 0
-    return told.getvalue(), progress.getvalue()
-
-
-@pytest.fixture(scope="module")
-def reproduction(tmp_path_factory):
-    out = tmp_path_factory.mktemp("reproduction") / "made" / "on the way"
-    return out, *reproduce(out, jobs=2)
-
-
-def test_reproduce_writes_a_figure_and_its_curves(reproduction):
-    out = reproduction[0]
-    kinds = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml", "csv": b"algorithm,"}
-    assert {path.name for path in out.iterdir()} == {f"figure1-skyline.{kind}" for kind in kinds}
-    for kind, start in kinds.items():
-        assert (out / f"figure1-skyline.{kind}").read_bytes().startswith(start)
-
-
-def test_the_curves_are_the_mean_and_deviation_of_the_runs(reproduction):
-    with (reproduction[0] / "figure1-skyline.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == [
-        *("algorithm", "horizon", "switch", "seeds", "trajectories", "mean", "std")
-    ]
-    assert len(rows) == 4 * 9 * 200
-    last = {
-        (row["algorithm"], row["horizon"], row["switch"]): row
-        for row in rows
-        if row["trajectories"] == "1500"
-    }
-    assert len(last) == 4 * 9
-    assert {row["seeds"] for row in rows} == {"2"}
-    agents = {"OracleQ-lat": bm.OracleQ(), "QLearning-lat": bm.QLearning()}
-    for name, learner in agents.items():
-        means = [
-            bm.Tabular(learner).fit(bm.lock_bernoulli(5, 0.2, seed=s), 1500, seed=s).returns_.mean()
-            for s in range(2)
-        ]
-        row = last[name, "5", "0.2"]
-        assert float(row["mean"]) == pytest.approx(np.mean(means), abs=1e-6)
-        assert float(row["std"]) == pytest.approx(np.std(means), abs=1e-6)
-
-
-def test_reproduce_tells_how_far_it_is_and_what_came_of_it(reproduction):
-    _, told, progress = reproduction
-    assert progress.splitlines()[-1].startswith("72/72 runs")
-    lines = told.splitlines()
-    header = next(i for i, line in enumerate(lines) if "OracleQ-lat" in line)
-    assert lines[header].split() == ["H", "switch", *ALGORITHMS]
-    assert lines[header + 1].split()[:2] == ["5", "0"]
-    assert lines[header + 9].split() == ["20", "0.5", *["-", "0/2"] * 4]
-
-
-def test_the_number_of_processes_changes_nothing(reproduction, tmp_path):
-    reproduce(tmp_path, jobs=1)
-    for path in reproduction[0].iterdir():
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
-
-
-def test_the_cumulative_average_is_that_of_all_returns_so_far():
-    n, average = experiment.cumulative_average(np.array([0.0, 1.0, 1.0, 0.0]), points=2)
-    assert n.tolist() == [2, 4]
-    assert average.tolist() == [0.5, 0.5]
-    n, average = experiment.cumulative_average(np.array([0.0, 1.0, 1.0]), points=200)
-    assert n.tolist() == [1, 2, 3]
-    assert average.tolist() == [0, 0.5, 2 / 3]
-
-
-def test_a_run_is_solved_when_its_last_returns_exceed_the_threshold():
-    returns = np.array([1.0, 0.0, 0.0, 1.0, 1.0, 0.0])
-    assert experiment.solved_at(returns, window=2, threshold=0.9) == 5
-    assert experiment.solved_at(returns, window=2, threshold=0.5) == 5
-    assert experiment.solved_at(returns, window=2, threshold=0.45) == 2
-    assert experiment.solved_at(returns, window=2, threshold=1.0) is None
-    assert experiment.solved_at(returns, window=7, threshold=0.1) is None
+def test_a_reader_that_goes_away_gets_no_traceback():
+    listing = [sys.executable, "-m", "blockmdp.cli", "list"]
+    with subprocess.Popen(listing, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
 
 
 # --- figures --------------------------------------------------------------------------------------
-def panels(n):
+def panels(n, optimum=None):
     x = np.arange(1.0, 2001.0, 500.0)
     curves = [
         Curve("rising", x, x / 5000, x / 50_000),
         Curve("flat", x, np.zeros(4), np.zeros(4)),
     ]
-    return [Panel(f"panel {i}", curves[: 1 + i % 2]) for i in range(n)]
+    return [Panel(f"panel {i}", curves[: 1 + i % 2], optimum) for i in range(n)]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
 def test_a_figure_has_an_axes_for_each_panel_and_one_legend(n):
-    given = panels(n)
-    figure = learning_curves(given, columns=3, optimum=0.5)
+    given = panels(n, 0.5)
+    figure = learning_curves(given, columns=3)
     assert [ax.get_title() for ax in figure.axes] == [panel.title for panel in given]
     (legend,) = figure.legends
     labels = {text.get_text() for text in legend.get_texts()}
@@ -211,8 +171,8 @@ def test_a_figure_has_an_axes_for_each_panel_and_one_legend(n):
 
 
 def test_a_figure_draws_the_data_it_is_given():
-    given = panels(2)
-    figure = learning_curves(given, optimum=0.5)
+    given = panels(2, 0.5)
+    figure = learning_curves(given)
     for ax, panel in zip(figure.axes, given, strict=True):
         lines = {line.get_label(): line for line in ax.get_lines()}
         for curve in panel.curves:
@@ -224,6 +184,28 @@ def test_a_figure_draws_the_data_it_is_given():
         assert band[:, 1].max() == pytest.approx(np.max(panel.curves[0].mean + panel.curves[0].std))
 
 
+def test_the_y_axis_shows_every_optimum_and_the_x_axis_every_curve():
+    x = np.array([1.0, 9.0])
+    long, short = (Curve("rising", x * n, x / 10, x / 50) for n in (3, 1))
+    for order in ([long, short], [short, long]):
+        given = [Panel("", [curve], best) for curve, best in zip(order, (0.5, 2.0), strict=True)]
+        figure = learning_curves(given)
+        assert {ax.get_xlim() for ax in figure.axes} == {(0.0, 27.0)}
+        assert figure.axes[0].get_ylim() == pytest.approx((-0.06, 2.2))
+
+
+def test_where_an_optimum_is_unknown_the_y_axis_follows_the_curves():
+    x = np.array([1.0, 9.0])
+    down = Curve("falling", x, -x, x / 50)
+    for best in (None, -1.0):
+        figure = learning_curves([Panel("", [down], best), Panel("", [down])])
+        low, high = figure.axes[0].get_ylim()
+        assert low < -9
+        assert high > -1
+        lines = [line.get_label() for line in figure.axes[0].get_lines()]
+        assert lines == ["falling"] + ["optimum"] * (best is not None)
+
+
 def test_a_label_looks_the_same_in_every_panel_and_no_two_look_alike():
     figure = learning_curves(panels(4))
     looks = {
@@ -233,6 +215,24 @@ def test_a_label_looks_the_same_in_every_panel_and_no_two_look_alike():
     }
     assert len(looks) == 2
     assert len({colour for _, colour, _ in looks}) == 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 6])
+def test_long_titles_and_labels_find_their_place(n):
+    title = "lock_gaussian, H = 20, switch = 0.25, sigma = 0.125, 20000 episodes"
+    label = "URL batch=2000 oracle=pca_kmeans n_components=3 lr=0.03"
+    x = np.array([1.0, 9.0])
+    curves = [Curve(f"{label} {i}", x, x / 20, x / 50) for i in range(7)]
+    figure = learning_curves([Panel(title, curves, 0.5)] * n)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    boxes = [legend.get_window_extent(), *(ax.title.get_window_extent() for ax in figure.axes)]
+    boxes += [ax.get_window_extent() for ax in figure.axes]
+    for i, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+    assert min(ax.get_window_extent().height for ax in figure.axes) > 80  # of 100 points an inch
 
 
 def test_drawing_and_saving_leave_matplotlib_s_settings_alone(tmp_path):
@@ -247,7 +247,7 @@ def test_drawing_and_saving_leave_matplotlib_s_settings_alone(tmp_path):
 
 def test_the_same_figure_gives_the_same_files(tmp_path):
     for stem in ("one", "two"):
-        save(learning_curves(panels(2), optimum=0.5), tmp_path / stem)
+        save(learning_curves(panels(2, 0.5)), tmp_path / stem)
     for kind in ("png", "pdf", "svg"):
         one, two = (tmp_path / f"{stem}.{kind}" for stem in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
@@ -274,7 +274,7 @@ def test_the_readme_points_to_files_that_exist():
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert links
     for link in links:
-        assert (ROOT / link).exists(), link
+        assert link.startswith("https://") or (ROOT / link).exists(), link
     for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", README):
         assert (ROOT / "src" / "blockmdp" / name).exists() or (ROOT / name).exists(), name
-    assert (ROOT / "docs" / "figure1-skyline.png").stat().st_size < 150_000
+    assert (ROOT / "docs" / "figure1.png").stat().st_size < 200_000

@@ -24,8 +24,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng
 from blockmdp.checks import whole_number
+from blockmdp.kernels.transform import hadamard_transform
 
-__all__ = ["Emission", "Linear", "OneHotBernoulli", "OneHotGaussian", "PerLevel"]
+__all__ = [
+    "Emission",
+    "Hadamard",
+    "Linear",
+    "OneHotBernoulli",
+    "OneHotGaussian",
+    "PerLevel",
+    "StateAndLevel",
+]
 
 
 class Emission(ABC):
@@ -174,6 +183,69 @@ class Linear(Emission):
 
     def __repr__(self) -> str:
         return f"Linear({self.emission!r}, <{self.dim} x {self.emission.dim} matrix>)"
+
+
+class StateAndLevel(Emission):
+    """The state's one-hot code, then the level's, plus N(0, sigma^2) noise on some coordinates.
+
+    Parameters
+    ----------
+    n_states, n_levels : int
+    sigma : standard deviation of the noise.
+    noisy : how many coordinates have noise, from the first; by default all.
+    """
+
+    stationary = False
+
+    def __init__(
+        self, n_states: int, n_levels: int, sigma: float, *, noisy: int | None = None
+    ) -> None:
+        if not 0 <= sigma < np.inf:
+            raise ValueError(f"StateAndLevel: sigma must be finite and >= 0, got {sigma!r}")
+        self.n_states = whole_number("n_states", n_states, 1)
+        self.n_levels: int = whole_number("n_levels", n_levels, 1)
+        self.dim = self.n_states + self.n_levels
+        self.sigma = sigma
+        self.noisy = self.dim if noisy is None else min(whole_number("noisy", noisy), self.dim)
+
+    def sample(
+        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> NDArray[np.float64]:
+        x = np.zeros((len(states), self.dim))
+        x[:, : self.noisy] = self.sigma * rng.normals(keys, self.noisy)
+        x[np.arange(len(states)), states] += 1
+        x[:, self.n_states + level] += 1
+        return x
+
+    def __repr__(self) -> str:
+        return f"StateAndLevel({self.n_states}, {self.n_levels}, sigma={self.sigma})"
+
+
+class Hadamard(Emission):
+    """Another emission, padded with zeros to a power of two and multiplied by the Hadamard matrix
+    (Sylvester's, entries +1 and -1), so that every coordinate tells a little of everything.
+
+    Parameters
+    ----------
+    emission : the emission underneath.
+    """
+
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
+        self.n_states, self.n_levels = emission.n_states, emission.n_levels
+        self.dim = 1 << max(emission.dim - 1, 0).bit_length()
+        self.finite, self.stationary = emission.finite, emission.stationary
+
+    def sample(
+        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> NDArray[np.float64]:
+        x = np.zeros((len(states), self.dim))
+        x[:, : self.emission.dim] = self.emission.sample(level, states, keys)
+        hadamard_transform(x)
+        return x
+
+    def __repr__(self) -> str:
+        return f"Hadamard({self.emission!r})"
 
 
 class PerLevel(Emission):

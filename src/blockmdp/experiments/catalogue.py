@@ -7,15 +7,19 @@ problem, an agent, an oracle or a learner needs no other description than its ow
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import hashlib
 import importlib
 import inspect
+import json
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -25,9 +29,11 @@ from blockmdp.agents import Tabular
 from blockmdp.pcid import PCID
 from blockmdp.url import URL
 
-__all__ = ["CATALOGUE", "StudyError", "build", "complete", "one_line", "suggest"]
+__all__ = ["CATALOGUE", "SOURCE", "StudyError", "build", "complete", "one_line", "short", "suggest"]
 
 Config = dict[str, Any]
+SOURCE = "source.sha256"  # of a user's own file; no parameter can have this name
+PACKAGE = Path(__file__).parents[1]
 
 CATALOGUE: dict[str, dict[str, Callable[..., Any]]] = {
     "problem": {f.__name__: f for f in (envs.lock_bernoulli, envs.lock_gaussian)},
@@ -49,16 +55,16 @@ def complete(kind: str, table: Any, place: str) -> Config:
     if isinstance(table, str):
         table = {"name": table}
     if not isinstance(table, Mapping):
-        raise StudyError(f"{place}: must be a table with a name, got {_short(table)}")
+        raise StudyError(f"{place}: must be a table with a name, got {short(table)}")
     name = table.get("name")
     if not isinstance(name, str):
         known = ", ".join(CATALOGUE.get(kind, {})) or "an import path such as package.module:name"
         raise StudyError(f"{place}.name: say which {kind}: {known}")
     config: Config = {"name": name}
     maker = _find(kind, name, f"{place}.name")
-    if name not in CATALOGUE.get(kind, {}) and (source := _source(maker)):
-        config["source"] = source  # a changed file is another setting
-    parameters, anything = _parameters(maker, place)
+    if name not in CATALOGUE.get(kind, {}) and (source := _source(name, maker)):
+        config[SOURCE] = source  # a changed file is another setting
+    parameters, anything = _parameters(kind, name)
     if kind == "problem":
         parameters = {k: v for k, v in parameters.items() if k != "seed"} | (
             {"seed": parameters["seed"]} if "seed" in table and "seed" in parameters else {}
@@ -66,13 +72,11 @@ def complete(kind: str, table: Any, place: str) -> Config:
     for key, value in table.items():
         if key == "name":
             continue
-        if key not in parameters:
-            if anything:
-                config[key] = value
-                continue
+        if key not in parameters and not anything:
             hint = suggest(key, parameters)
             raise StudyError(f"{place}.{key}: {name} has no such parameter{hint}")
-        config[key] = _checked(key, value, parameters[key][0], f"{place}.{key}")
+        annotation, _ = parameters.get(key, (Any, None))
+        config[key] = _checked(key, value, annotation, f"{place}.{key}")
     for key, (_, default) in parameters.items():
         if key in config:
             continue
@@ -88,28 +92,30 @@ def build(kind: str, config: Mapping[str, Any], **more: Any) -> Any:
     arguments = {
         key: build(key, value) if isinstance(value, Mapping) and "name" in value else value
         for key, value in config.items()
-        if key not in ("name", "source")
+        if key not in ("name", SOURCE)
     }
     return _find(kind, config["name"], kind)(**arguments, **more)
 
 
 def takes_seed(config: Mapping[str, Any]) -> bool:
     """Whether a problem is drawn anew from each run's seed."""
-    maker = _find("problem", config["name"], "problem")
-    return "seed" not in config and "seed" in _parameters(maker, "problem")[0]
+    return "seed" not in config and "seed" in _parameters("problem", config["name"])[0]
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """; did you mean ..., or what there is."""
     known = sorted(known)
+    there = ", ".join(known)
+    return _near(word, known) or (f" (there are: {one_line(there)})" if known else "")
+
+
+def _near(word: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(word), known, 1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f" (there are: {', '.join(known)})" if known else ""
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an exception, in one line."""
+def one_line(error: object) -> str:
+    """The message of an exception, or any text, in one line."""
     words = " ".join(str(error).split()) or type(error).__name__
     return words if len(words) <= 300 else words[:300] + " ..."
 
@@ -121,16 +127,19 @@ def _find(kind: str, name: str, place: str) -> Callable[..., Any]:
         return known[name]
     if kind == "problem" and re.search(r"-v\d+$", name):
         return _environment(name, place)
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        module, _, attribute = name.rpartition(".")
+    module, attribute = _module_of(name)
     if not module or not attribute:
         raise StudyError(f"{place}: there is no {kind} {name!r}{suggest(name, known)}")
     try:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
+            if not hasattr(found, part):
+                near = _near(part, dir(found))
+                raise StudyError(f"{place}: cannot import {name!r}: no {part!r} in it{near}")
             found = getattr(found, part)
-    except Exception as error:  # a user's module may fail in any way
+    except StudyError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise StudyError(
             f"{place}: cannot import {name!r}: {type(error).__name__}: {one_line(error)}"
         ) from None
@@ -140,40 +149,55 @@ def _find(kind: str, name: str, place: str) -> Callable[..., Any]:
 
 
 def _environment(name: str, place: str) -> Callable[..., Any]:
+    module, _, environment = name.rpartition(":")
     try:
-        gym.spec(name)
-    except Exception as error:
-        near = suggest(name, gym.registry) if "-v" in name else ""
-        near = near if near.startswith(";") else ""
-        raise StudyError(
-            f"{place}: no Gymnasium environment {name!r}{near} ({one_line(error)})"
-        ) from None
+        if module:  # that registers it
+            importlib.import_module(module)
+        gym.spec(environment)
+    except (Exception, SystemExit) as error:
+        near = _near(name, gym.registry) or f": {one_line(error)}"
+        raise StudyError(f"{place}: there is no Gymnasium environment {name!r}{near}") from None
     return functools.partial(gym.make, name)
 
 
-def _source(maker: Callable[..., Any]) -> str | None:
-    """A digest of the file that a user's own part comes from; none for installed packages."""
-    try:
-        path = inspect.getsourcefile(maker)
-        if path is None or "site-packages" in path:
-            return None
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()[:16]
-    except (OSError, TypeError):
-        return None
+def _source(name: str, maker: Callable[..., Any]) -> str | None:
+    """A digest of a user's own files: where a part is named and where it is defined."""
+    contents = set()
+    for thing in (sys.modules.get(_module_of(name)[0]), _origin(maker)):
+        with contextlib.suppress(OSError, TypeError):
+            path = Path(inspect.getsourcefile(thing) or "")  # type: ignore[arg-type]
+            if "site-packages" not in path.parts and PACKAGE not in path.parents:
+                contents.add(path.read_bytes())
+    return hashlib.sha256(b"\0".join(sorted(contents))).hexdigest()[:16] if contents else None
+
+
+def _module_of(name: str) -> tuple[str, str]:
+    """The module and what is in it, of module:name or module.name."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        module, _, attribute = name.rpartition(".")
+    return module, attribute
+
+
+def _origin(maker: Any) -> Any:
+    """The class or function that does the work."""
+    maker = inspect.unwrap(maker.func if isinstance(maker, functools.partial) else maker)
+    return maker if inspect.isroutine(maker) or inspect.isclass(maker) else type(maker).__call__
 
 
 @functools.lru_cache(maxsize=4096)
-def _parameters(maker: Callable[..., Any], place: str) -> tuple[dict[str, tuple[Any, Any]], bool]:
+def _parameters(kind: str, name: str) -> tuple[dict[str, tuple[Any, Any]], bool]:
     """Name -> (annotation, default) of what can be given by name; whether anything else can."""
-    if isinstance(maker, functools.partial):  # an environment's options are its own affair
+    maker: Any = _find(kind, name, kind)
+    if _origin(maker) is gym.make:  # an environment's options are its own affair
         return {}, True
     try:
         signature = inspect.signature(maker)
     except (TypeError, ValueError):
         return {}, True
     try:
-        hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+        origin = _origin(maker)
+        hints = typing.get_type_hints(origin.__init__ if inspect.isclass(origin) else origin)
     except Exception:  # annotations that cannot be resolved are no annotations
         hints = {}
     named = {
@@ -186,19 +210,18 @@ def _parameters(maker: Callable[..., Any], place: str) -> tuple[dict[str, tuple[
 
 def _checked(key: str, value: Any, hint: Any, place: str) -> Any:
     """The value in its one form, if it fits the annotation."""
-    if isinstance(value, Mapping) and "name" in value:
+    part = key in ("oracle", "learner")
+    if value == "none" and _fits(None, hint) and (part or not _fits(value, hint)):
+        return None  # TOML has no word for it
+    if isinstance(value, Mapping) and ("name" in value or part):
         return complete(key, value, place)
-    if key in ("oracle", "learner") and isinstance(value, str):
+    if part and isinstance(value, str):
         return complete(key, value, place)
     if not _fits(value, hint):
-        raise StudyError(f"{place}: must be {_say(hint)}, got {_short(value)}")
+        raise StudyError(f"{place}: must be {_say(hint)}, got {short(value)}")
     options = typing.get_args(hint) if _is_union(hint) else (hint,)
-    if float in options and int not in options and isinstance(value, int):
-        try:
-            return value if isinstance(value, bool) else float(value)
-        except OverflowError:
-            raise StudyError(f"{place}: {_short(value)} is too large") from None
-    return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and float in options and int not in options else value
 
 
 def _is_union(hint: Any) -> bool:
@@ -227,7 +250,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _say(hint: Any) -> str:
     if _is_union(hint):
         options = [o for o in typing.get_args(hint) if o is not type(None)]
-        return " or ".join(_say(option) for option in options)
+        return " or ".join([_say(o) for o in options] + ['"none"'] * _fits(None, hint))
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(repr(option) for option in typing.get_args(hint))
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
@@ -243,8 +266,12 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
+def short(value: object) -> str:
+    """A value as an error message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of more than 4300 digits
+        return "a huge number"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -255,9 +282,9 @@ def describe() -> str:
         lines.append(f"{kind}s")
         for name, maker in makers.items():
             first = (inspect.getdoc(maker) or "").partition("\n\n")[0]
-            parameters, _ = _parameters(maker, kind)
+            parameters, _ = _parameters(kind, name)
             words = ", ".join(
-                f"{key}={default!r}"
+                f"{key} = {json.dumps('none' if default is None else default, default=str)}"
                 for key, (_, default) in parameters.items()
                 if not (kind == "problem" and key == "seed")
             )

@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import logging
+import math
+import os
 import queue
+import re
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from blockmdp.experiments.catalogue import one_line
 from blockmdp.experiments.pool import TRIES, ExecutorError, Pool
 from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.study import Run, Setting
 
 __all__ = ["Cluster"]
 
-LONELY = 30.0  # seconds without any worker, or without the scheduler, before giving up
+LONELY = float(os.environ.get("BLOCKMDP_LONELY", "30"))  # seconds
+FETCH = 5.0  # seconds to ask for something
+IDLE = 60.0  # seconds after which a process without work ends
 
 
 class Cluster:
@@ -31,7 +39,7 @@ class Cluster:
     ----------
     address : of the scheduler, such as tcp://host:8786, or the path of its scheduler file.
     timeout, memory, folder : as for `Pool`.
-    lonely : seconds to wait for a worker to come (back).
+    lonely : seconds to wait for a worker, or the scheduler, to come (back).
     """
 
     def __init__(
@@ -49,15 +57,16 @@ class Cluster:
                 "a cluster needs Dask, which is not installed: pip install 'blockmdp[dask]'"
             ) from None
         self._address, self._lonely = address, lonely
-        self._options = {"timeout": timeout, "memory": memory, "folder": folder}
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # we say it in one line
-        where: dict[str, Any] = {"address": address}
-        if Path(address).suffix == ".json":
-            if not Path(address).is_file():
-                raise ExecutorError(f"there is no scheduler file {address}")
-            where = {"scheduler_file": address}
+        # a number of its own, so that no process of an earlier study, with a user's modules as they
+        # were then, does a run of this one
+        self._number = uuid.uuid4().hex
+        self._options = {"timeout": timeout, "memory": memory, "folder": folder, "idle": IDLE}
+        self._asked, self._known = -math.inf, list[int]()
+        _silence("distributed")  # what goes wrong is said in one line
         try:
-            self._client = distributed.Client(**where, timeout=10, set_as_default=False)
+            self._client = distributed.Client(
+                _address(address), timeout=min(10.0, lonely), set_as_default=False
+            )
         except (OSError, ValueError, TypeError) as error:
             raise ExecutorError(f"no Dask scheduler answers at {address}: {error}") from None
 
@@ -71,93 +80,128 @@ class Cluster:
             self._client.close(timeout=1)
 
     def state(self) -> str:
-        workers, threads = self._workers()
-        return f"{workers} Dask workers with {threads} threads"
+        return f"{len(self._known)} Dask workers with {sum(self._known)} threads"
 
     def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
-        ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        flying: dict[str, tuple[Run, Any]] = {}
+        waiting, again = iter(runs), collections.deque[Run]()
         tries: collections.Counter[str] = collections.Counter()
-        waiting = iter(runs)
+        ended: queue.SimpleQueue[tuple[Run, Any]] = queue.SimpleQueue()
+        flying: set[Any] = set()  # futures: Dask drops those that nobody holds
 
-        def submit(run: Run) -> None:
-            n = tries[run.key]
-            future = self._client.submit(
-                _in_worker,
-                run.setting.content,
-                run.seed,
-                self._options,
-                key=f"blockmdp-{run.key}-{n}",
-                pure=False,
-            )
-            flying[run.key] = run, future
-            future.add_done_callback(lambda done, key=run.key: ended.put((key, done)))
+        def listen(run: Run, future: Any) -> None:
+            future.add_done_callback(lambda done: ended.put((run, done)))
 
-        more = True
-        while more or flying:
+        while True:
             self._wait_for_workers()
-            window = 2 * max(self._workers()[1], 1)
-            while more and len(flying) < window:
-                run = next(waiting, None)
-                more = run is not None
-                if run is not None:
-                    submit(run)
+            while len(flying) < 2 * sum(self._known):
+                run = again.popleft() if again else next(waiting, None)
+                if run is None:
+                    break
+                future = self._submit(run)
+                flying.add(future)
+                listen(run, future)
+            if not flying:
+                return
             try:
-                key, future = ended.get(timeout=1.0)
+                run, future = ended.get(timeout=1.0)
             except queue.Empty:
                 continue
-            if key not in flying or flying[key][1] is not future:
+            outcome, error = None, None
+            try:
+                if future.status == "finished":
+                    outcome = future.result(timeout=FETCH)
+                elif future.status == "error":
+                    error = future.exception(timeout=FETCH)
+            except TimeoutError:  # its worker is gone, and it is being done again
+                listen(run, future)
                 continue
-            run, _ = flying.pop(key)
-            if future.status == "finished":
-                outcome = future.result()
-                future.release()  # one that is held would be done again when its worker dies
+            except Exception:  # the scheduler is gone: no fault of the run
+                pass
+            flying.discard(future)
+            future.release()  # one that is held would be done again when its worker dies
+            tries[run.key] += error is not None
+            if outcome is not None:
                 yield run, outcome
-                continue
-            why = f"the Dask worker died {TRIES} times"
-            if future.status == "error":
-                error = future.exception()
-                if type(error).__name__ != "KilledWorker":
-                    why, tries[key] = f"on the Dask worker: {error!r}", TRIES
-            future.release()
-            tries[key] += 1
-            if tries[key] < TRIES:
-                submit(run)
+            elif tries[run.key] < TRIES:
+                again.append(run)
+            elif type(error).__name__ == "KilledWorker":
+                yield run, Outcome(error=f"the Dask worker died {TRIES} times")
             else:
-                yield run, Outcome(error=why)
+                raise ExecutorError(f"the Dask workers cannot do runs: {one_line(error)}")
 
-    def _workers(self) -> tuple[int, int]:
-        info = self._client.scheduler_info(n_workers=-1)["workers"]
-        return len(info), sum(worker["nthreads"] for worker in info.values())
+    def _submit(self, run: Run) -> Any:
+        arguments = run.setting.content, run.seed, self._options, self._number
+        key = f"blockmdp-{run.key}-{uuid.uuid4().hex}"
+        return self._client.submit(_in_worker, *arguments, key=key, pure=False)
 
     def _wait_for_workers(self) -> None:
         start = time.monotonic()
-        while True:
-            if self._client.status == "running":
-                if self._workers()[0] > 0:
-                    return
-                problem = f"the Dask cluster at {self._address} has no workers"
-            else:
-                problem = f"the Dask scheduler at {self._address} is gone"
-            if self._client.status == "closed" or time.monotonic() - start > self._lonely:
-                raise ExecutorError(f"{problem}; start it and run the same command again")
+        while not self._look():
+            status = self._client.status
+            if status == "closed" or time.monotonic() - start > self._lonely:
+                what = "cluster at {} has no workers; start some"
+                if status != "running":
+                    what = "scheduler at {} is gone; start it"
+                raise ExecutorError(
+                    f"the Dask {what.format(self._address)} and run the same command again"
+                )
             time.sleep(0.5)
+
+    def _look(self) -> bool:
+        """Whether there are workers; the scheduler is asked once a second."""
+        if time.monotonic() - self._asked > 1.0:
+            self._known = []
+            with contextlib.suppress(OSError, RuntimeError, AttributeError):  # it is gone
+                ask: Any = self._client.scheduler
+                threads = self._client.sync(ask.ncores, workers=None, callback_timeout=FETCH)
+                self._known = list(threads.values())
+            self._asked = time.monotonic()
+        return self._client.status == "running" and sum(self._known) > 0
+
+
+def _silence(package: str) -> None:
+    for name in [package, *logging.root.manager.loggerDict]:
+        if f"{name}.".startswith(f"{package}."):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _address(given: str) -> str:
+    """The address of a scheduler, given that or its scheduler file."""
+    if Path(given).suffix != ".json":
+        if not re.fullmatch(r"((tcp|tls|ucx|wss?)://)?[^/]+:\d+", given):
+            raise ExecutorError(
+                f"{given!r} is no address of a scheduler, such as tcp://host:8786, and no "
+                "scheduler file, such as scheduler.json"
+            )
+        return given
+    try:
+        return str(json.loads(Path(given).read_text(encoding="utf-8"))["address"])
+    except OSError as error:
+        raise ExecutorError(f"scheduler file {given}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError):
+        raise ExecutorError(f"{given} is no scheduler file: it names no address") from None
 
 
 # --- on the Dask worker ---------------------------------------------------------------------------
 _local = threading.local()
 
 
-def _in_worker(content: str, seed: int, options: dict[str, Any]) -> Outcome:
-    """Do a run in a process of its own, which is kept for the thread's next run."""
-    import json
+def _in_worker(content: str, seed: int, options: dict[str, Any], number: str) -> Outcome:
+    """Do a run in a process of its own, which is kept for the thread's next run of this study."""
+    from distributed import get_worker
 
-    pool = getattr(_local, "pool", None)
-    if pool is None or _local.options != options:
-        if pool is not None:
-            pool.close()
-        pool, _local.options = Pool(1, **options), options
-        _local.pool = pool
+    worker = get_worker()
+    task = worker.get_current_task()
+
+    def abandoned() -> bool:  # by a driver that was interrupted, or killed
+        state = worker.state.tasks.get(task)
+        return state is None or state.state == "cancelled"
+
+    if getattr(_local, "number", None) != number:
+        if hasattr(_local, "pool"):
+            _local.pool.close()
+        _local.pool, _local.number = Pool(1, **options), number
     setting = Setting(**json.loads(content))
-    ((_, outcome),) = pool.map([Run(setting, seed)])
+    outcome: Outcome
+    ((_, outcome),) = _local.pool.map([Run(setting, seed)], abandoned)
     return outcome

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from blockmdp.experiments.pool import Executor, Pool
@@ -17,7 +19,7 @@ from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.store import Store
 from blockmdp.experiments.study import Study
 
-__all__ = ["Interrupted", "cores", "run_study"]
+__all__ = ["Interrupted", "cores", "run_studies", "run_study"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -59,28 +61,61 @@ def run_study(
     quiet : show no progress.
     """
     out = Path("results") / study.name if out is None else Path(out)
+    (results,) = run_studies(
+        [study],
+        out,
+        jobs=jobs,
+        cluster=cluster,
+        timeout=timeout,
+        memory=memory,
+        retry_failed=retry_failed,
+        quiet=quiet,
+    )
+    return results
+
+
+def run_studies(
+    studies: Sequence[Study],
+    out: Path,
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    timeout: float | None = None,
+    memory: float | None = None,
+    retry_failed: bool = False,
+    quiet: bool = False,
+) -> list[Results]:
+    """Do what is missing of several studies in one store; a run that two of them have is done once.
+
+    Parameters are those of `run_study`.
+    """
     told: list[str] = []
     with Store(out, write=True, tell=told.append) as store, _interruptible():
         store.drop_damaged()
-        store.register(study)
-        store.announce(study=study.name, jobs=jobs or cores())
+        for study in studies:
+            store.register(study)
+        store.announce(study=studies[-1].name, jobs=jobs or cores())
         finished = store.done() | (set() if retry_failed else store.failed())
-        missing = [run for run in study.runs() if run.key not in finished]
-        before = Counter(setting.panel for setting in study.settings)
-        before = Counter({panel: n * len(study.seeds) for panel, n in before.items()})
-        before.subtract(run.setting.panel for run in missing)
-        with Watch(study, before, quiet) as watch:
+        bars = {
+            run.key: (run, run.setting.panel if len(studies) == 1 else study.name)
+            for study in studies
+            for run in study.runs()
+        }
+        missing = [run for run, _ in bars.values() if run.key not in finished]
+        totals = Counter(bar for _, bar in bars.values())
+        before = totals - Counter(bars[run.key][1] for run in missing)
+        with Watch(totals, before, quiet) as watch:
             for line in told:
                 watch.say(line)
             if missing:
-                options = {"timeout": timeout, "memory": memory, "folder": study.folder}
+                options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
                 with _executor(jobs, cluster, options) as executor:
                     for run, outcome in executor.map(missing):
                         store.add(run, outcome)
                         if outcome.error is not None and watch.failed < 5:
                             watch.say(f"failed: {run}: {_last_line(outcome)}")
-                        watch.tick(run.setting.panel, outcome.error is not None, executor.state())
-    return Results(out, study)
+                        watch.tick(bars[run.key][1], outcome.error is not None, executor.state())
+    return [Results(out, study) for study in studies]
 
 
 def _executor(
@@ -103,6 +138,7 @@ def _interruptible() -> Iterator[None]:
     """SIGTERM ends a study as Ctrl-C does."""
 
     def stop(signum: int, frame: object) -> None:
+        atexit.register(gc.freeze)  # Python would spend a second on what is garbage at its end
         raise Interrupted(signum)
 
     if threading.current_thread() is not threading.main_thread():

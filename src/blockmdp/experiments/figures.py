@@ -4,6 +4,8 @@ changes.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -87,12 +89,22 @@ def learning_curves(
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
+    entries = [*labels, *["optimum"] * any(panel.optimum is not None for panel in panels)]
+    widest = 0.6 + 0.075 * max(map(len, entries), default=1)  # an entry of the legend, in inches
+    width = max(0.4 + 2.2 * columns, 0.2 + widest)
+    in_a_row = max(min(len(entries), int(width / widest)), 1)
+    titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.07)) for panel in panels]
+    lines = max((title.count("\n") for title in titles), default=0)
+    height = 0.5 + 0.2 * -(-len(entries) // in_a_row) + (1.6 + 0.15 * lines) * rows
     with _settings():
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.04)
-        figure = Figure((0.4 + 2.2 * columns, 0.7 + 1.6 * rows), layout=layout)
+        figure = Figure((width, height), layout=layout)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for ax, panel in zip(grid.flat, panels):
+        for ax, panel, title in zip(grid.flat, panels, titles):
             _draw(ax, panel, labels)
+            ax.set_title(title, pad=4)
+        ends = [curve.x[-1] for panel in panels for curve in panel.curves]
+        grid.flat[0].set_xlim(0, max(ends, default=1))
         best = [panel.optimum for panel in panels if panel.optimum is not None]
         if len(best) == len(panels) and min(best) > 0:
             # a line at 0 is not to hide on the axis
@@ -108,7 +120,7 @@ def learning_curves(
             handles.values(),
             handles.keys(),
             loc="outside upper center",
-            ncols=_columns_of_legend(list(handles), figure.get_figwidth()),
+            ncols=in_a_row,
             frameon=False,
             handlelength=2.4,
             columnspacing=1.6,
@@ -135,9 +147,10 @@ def _settings() -> AbstractContextManager[None]:
     return style.context(_SETTINGS, after_reset=True)
 
 
-def _columns_of_legend(labels: Sequence[str], inches: float) -> int:
-    widest = max((len(label) for label in labels), default=1)
-    return max(min(len(labels), int(inches / (0.6 + 0.075 * widest))), 1)
+def _wrapped(title: str, width: int) -> str:
+    """In lines of so many characters or so, broken after commas only."""
+    tied = re.sub("(?<!,) ", "\xa0", title)
+    return textwrap.fill(tied, width, break_long_words=False).replace("\xa0", " ")
 
 
 def _draw(ax: Axes, panel: Panel, labels: Sequence[str]) -> None:
@@ -149,8 +162,6 @@ def _draw(ax: Axes, panel: Panel, labels: Sequence[str]) -> None:
         ax.plot(curve.x, curve.mean, color=colour, linestyle=dashes, lw=1.5, label=curve.label)
     if panel.optimum is not None:
         ax.axhline(panel.optimum, color=_GREY, lw=0.8, zorder=1, label="optimum")
-    ax.set_xlim(0, max((curve.x[-1] for curve in panel.curves), default=1))
-    ax.set_title(panel.title, pad=4)
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _thousands(x)))

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, Pipe, wait
 from types import TracebackType
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from blockmdp.experiments.study import Run
 __all__ = ["Executor", "ExecutorError", "Pool"]
 
 TRIES = 3  # how often a run may lose its worker
-PATIENCE = 60.0  # seconds for a worker to start
+PATIENCE = 180.0  # seconds for a worker to start
 
 
 class ExecutorError(RuntimeError):
@@ -65,6 +65,7 @@ class Pool:
     timeout : seconds after which a run fails; None: never.
     memory : GiB that a worker may allocate; a run that needs more fails.
     folder : where a user's own modules are.
+    idle : seconds after which a worker without work ends; None: when the pool is closed.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Pool:
         timeout: float | None = None,
         memory: float | None = None,
         folder: str | None = None,
+        idle: float | None = None,
     ) -> None:
         self.timeout = timeout
-        self._options = {"memory": memory, "folder": folder}
+        self._options = {"memory": memory, "folder": folder, "idle": idle}
         self._jobs = jobs
         self._workers: list[_Worker] = []
 
@@ -90,60 +92,79 @@ class Pool:
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.kill()
-        self._workers.clear()
+            worker.kill()  # all of them, and only then wait
+        while self._workers:
+            self._workers.pop().bury()
 
-    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
-        waiting = iter(runs)
-        again: collections.deque[Run] = collections.deque()
+    def map(
+        self, runs: Iterable[Run], abandoned: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[Run, Outcome]]:
+        """Do runs; `abandoned` is asked every second whether nobody waits for them any more."""
+        waiting, again = iter(runs), collections.deque[Run]()
         tries: collections.Counter[str] = collections.Counter()
-
-        def following() -> Run | None:
-            return again.popleft() if again else next(waiting, None)
-
         while True:
-            idle = sum(worker.run is None for worker in self._workers)
-            while len(self._workers) < self._jobs or idle:
-                run = following()
+            while len(self._busy()) < self._jobs:
+                run = again.popleft() if again else next(waiting, None)
                 if run is None:
                     break
-                free = next((w for w in self._workers if w.run is None), None)
-                if free is None:
-                    free = _Worker(self._options)
-                    self._workers.append(free)
-                free.start(run, self.timeout)
-                idle = sum(worker.run is None for worker in self._workers)
-            busy = [worker for worker in self._workers if worker.run is not None]
+                self._idle().start(run, self.timeout)
+            busy = self._busy()
             if not busy:
                 return
             patience = min(worker.deadline for worker in busy) - time.monotonic()
-            ready = set(wait([w.pipe for w in busy], max(min(patience, 3600.0), 0)))
+            wait([worker.pipe for worker in busy], max(min(patience, 1.0), 0))
+            if abandoned():
+                self.close()
+                raise ExecutorError("nobody waits for this run any more")
             for worker in busy:
                 run = worker.run
                 assert run is not None
-                if worker.pipe in ready:
-                    outcome = worker.receive()
-                    if outcome is not None:
-                        yield run, outcome
-                    if not worker.dead:
-                        continue
-                    self._workers.remove(worker)
+                outcome = worker.receive()
+                if worker.ready:
+                    tries["start"] = 0
+                if outcome is not None:
+                    if self._is_out_of_memory(outcome):
+                        self._remove(worker)  # or the next run would suffer from what this one left
+                        if worker.runs > 1:  # as this one may have suffered from others
+                            again.append(run)
+                            continue
+                    yield run, outcome
+                elif worker.dead:
+                    self._remove(worker)
                     tries[run.key if worker.ready else "start"] += 1
                     if tries["start"] == TRIES:
-                        raise ExecutorError(f"a worker process cannot start: {worker.last_words()}")
+                        raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
                     if tries[run.key] < TRIES:
                         again.append(run)
                         continue
-                    why = f"the worker process died {TRIES} times: {worker.last_words()}"
-                    yield run, Outcome(error=why, environment=environment())
+                    why = f"{worker.words}\nthe worker process died {TRIES} times: {worker.how}"
+                    yield run, Outcome(error=why.strip(), environment=environment())
                 elif time.monotonic() >= worker.deadline:
-                    self._workers.remove(worker)
-                    worker.kill()
+                    self._remove(worker)
                     if not worker.ready:
                         raise ExecutorError(f"a worker process did not start in {PATIENCE:.0f} s")
                     why = f"took longer than the time-out of {self.timeout:g} s"
                     spent = {"seconds": float(self.timeout or 0), "environment": environment()}
                     yield run, Outcome(error=why, **spent)  # type: ignore[arg-type]
+
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.run is not None]
+
+    def _idle(self) -> _Worker:
+        for worker in [worker for worker in self._workers if worker.run is None]:
+            if worker.process.poll() is None:
+                return worker
+            self._remove(worker)
+        self._workers.append(_Worker(self._options))
+        return self._workers[-1]
+
+    def _remove(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.kill()
+        worker.bury()
+
+    def _is_out_of_memory(self, outcome: Outcome) -> bool:
+        return bool(self._options["memory"]) and "MemoryError" in (outcome.error or "")
 
 
 class _Worker:
@@ -151,12 +172,12 @@ class _Worker:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.pipe, theirs = Pipe()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno()), json.dumps(options)],
             stdin=subprocess.DEVNULL,
-            stdout=self._stderr,
-            stderr=self._stderr,
+            stdout=self._output,
+            stderr=self._output,
             pass_fds=[theirs.fileno()],
             process_group=0,  # Ctrl-C is for the driver
             env=os.environ | dict.fromkeys(THREADS, "1") | {"BLOCKMDP_DRIVER": str(os.getpid())},
@@ -164,6 +185,7 @@ class _Worker:
         theirs.close()
         self.run: Run | None = None
         self.ready = self.dead = False
+        self.runs = 0
         self.deadline = time.monotonic() + PATIENCE
         self._timeout: float | None = None
 
@@ -176,35 +198,39 @@ class _Worker:
             self.pipe.send((run.setting.content, run.seed))
 
     def receive(self) -> Outcome | None:
+        """What came of the run, if it is over."""
         try:
-            message = self.pipe.recv()
+            message = self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
             self.dead = True
-            self.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1.0)  # let it end in its own way, to tell which
             return None
         if message == "ready":
             self.ready = True
             self._set_deadline()
+        if not isinstance(message, Outcome):
             return None
         self.run = None
-        assert isinstance(message, Outcome)
+        self.runs += 1
         return message
 
     def _set_deadline(self) -> None:
         self.deadline = time.monotonic() + (1e9 if self._timeout is None else self._timeout)
 
-    def last_words(self) -> str:
-        self._stderr.seek(max(self._stderr.seek(0, os.SEEK_END) - 2000, 0))
-        words = self._stderr.read().decode(errors="replace").strip()
-        code = self.process.returncode
-        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
-        return f"{how}\n{words}".strip()
-
     def kill(self) -> None:
-        if self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+
+    def bury(self) -> None:
+        """Wait for the end, and note how it came and what the process said last."""
+        code = self.process.wait()
+        self.how = f"exit status {code}" if code >= 0 else f"{signal.strsignal(-code)} ({-code})"
+        self._output.seek(max(self._output.seek(0, os.SEEK_END) - 2000, 0))
+        self.words = self._output.read().decode(errors="replace").strip()
+        self.last_line = (self.words or self.how).splitlines()[-1]
+        self._output.close()
         self.pipe.close()
 
 
@@ -222,7 +248,7 @@ def _work(pipe: Connection, options: dict[str, Any]) -> None:
         limit = int(options["memory"] * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     pipe.send("ready")
-    while True:
+    while pipe.poll(options.get("idle")):
         try:
             content, seed = pipe.recv()
         except EOFError:

@@ -9,8 +9,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from blockmdp.experiments.study import Study
-
 __all__ = ["Watch", "duration"]
 
 MOST_BARS = 30
@@ -34,22 +32,24 @@ class Watch:
 
     Parameters
     ----------
-    study : whose runs they are.
-    before : runs of each panel that were done before.
+    totals : runs by panel, or by study.
+    before : those of them that were done before.
     quiet : say nothing but what is wrong.
     every : seconds between two lines.
     """
 
     def __init__(
-        self, study: Study, before: Counter[str], quiet: bool = False, every: float = 5.0
+        self,
+        totals: Counter[str],
+        before: Counter[str],
+        quiet: bool = False,
+        every: float = 5.0,
     ) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
         self._quiet, self._every = quiet, every
-        totals = Counter(setting.panel for setting in study.settings)
-        self._totals = {panel: n * len(study.seeds) for panel, n in totals.items()}
-        self._before = before
-        self._total = sum(self._totals.values()) - sum(before.values())
+        self._totals, self._before = totals, before
+        self._total = totals.total() - before.total()
         self.done = self.failed = 0
         self._first = self._told = time.monotonic()
 
@@ -69,7 +69,7 @@ class Watch:
                 )
                 for panel, total in panels.items()
             }
-            total, completed = sum(self._totals.values()), sum(self._before.values())
+            total, completed = self._totals.total(), self._before.total()
             self._all = self._progress.add_task("all", total=total, completed=completed, words="")
             self._progress.start()
         return self

@@ -1,251 +1,230 @@
-"""The experiments of Feng et al. 2020, Section 5. So far: the skyline and the baselines of Figure
-1, that is, OracleQ and QLearning on LockBernoulli, on latent states and on observations.
+"""The experiments of Feng et al. 2020, Section 5, from the files in `studies/`; what their claims
+come to; and what lies past the paper: an agent with nothing tuned, and longer horizons.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import itertools
-import multiprocessing
+import json
 import os
-import signal
-import threading
+import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from sklearn.decomposition import PCA
 
-from blockmdp.agents import Tabular
-from blockmdp.envs import lock_bernoulli
-from blockmdp.experiments.figures import Curve, Panel, learning_curves, save
-from blockmdp.learners import OracleQ, QLearning
+from blockmdp.agents.decoded import confusion
+from blockmdp.envs import lock_bernoulli, lock_gaussian
+from blockmdp.experiments import figures
+from blockmdp.experiments.claims import as_text, claims_of, horizon_slopes
+from blockmdp.experiments.driver import cores, run_studies
+from blockmdp.experiments.progress import duration
+from blockmdp.experiments.report import DecoderView, Report, write_report
+from blockmdp.experiments.results import Results
+from blockmdp.experiments.runs import environment
+from blockmdp.experiments.study import Setting, Study, StudyError
+from blockmdp.url import URL
 
-__all__ = ["Run", "Summary", "cumulative_average", "reproduce", "solved_at"]
+__all__ = ["PARTS", "naive_seconds", "reproduce", "studies_folder"]
 
-HORIZONS, SWITCHES, OPTIMUM = (5, 10, 20), (0.0, 0.2, 0.5), 0.5
-POINTS = 200  # of a curve that is kept
-
-ALGORITHMS: dict[str, Callable[[], Tabular]] = {
-    "OracleQ-lat": lambda: Tabular(OracleQ(lr=0.1, bonus=0.001), on="latent"),
-    "QLearning-lat": lambda: Tabular(QLearning(lr=0.1, exploration=0.001), on="latent"),
-    "OracleQ-obs": lambda: Tabular(OracleQ(lr=0.1, bonus=0.001), on="observation"),
-    "QLearning-obs": lambda: Tabular(QLearning(lr=0.1, exploration=0.001), on="observation"),
+FIGURES = {
+    "figure1": "Figure 1: LockBernoulli",
+    "figure2": "Figure 2: LockGaussian, sigma 0.1",
+    "figure3": "Figure 3: LockGaussian, sigma 0.2",
+}
+PARTS = {
+    "fig1": "figure1",
+    "fig2": "figure2",
+    "fig3": "figure3",
+    "untuned": "untuned",
+    "horizon": "horizon",
+}
+ORACLES = {
+    "pca_kmeans": "KMeans",
+    "gmm": "GMM",
+    "pca_dbscan_svm": "DBSCAN",
 }
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run: an algorithm on a lock. The seed is the problem's too, so that every run has a
-    combination of its own.
-    """
-
-    algorithm: str
-    horizon: int
-    switch: float
-    seed: int
-    episodes: int
+def studies_folder() -> Path:
+    """Where the study files are: in the installed package, or in a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "studies", package.parents[1] / "studies"):
+        if (folder / "figure1.toml").is_file():
+            return folder
+    raise StudyError("the paper's study files are missing: install blockmdp again")
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """What is kept of a run: points (trajectories, average reward so far), and when it solved."""
+def reproduce(
+    out: Path, *, seeds: int | None = None, only: Iterable[str] = (), **options: Any
+) -> tuple[str, bool]:
+    """Run it all, or the parts named; write figures, tables, claims and a report into `out`.
 
-    run: Run
-    trajectories: NDArray[np.int64]
-    average: NDArray[np.float64]
-    solved_at: int | None
-
-
-def cumulative_average(
-    returns: NDArray[np.float64], points: int = POINTS
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The paper's y-axis: the mean of the first n returns, at evenly spaced n.
+    Parameters
+    ----------
+    seeds : of each setting, if not as many as the study files say.
+    only : some of `PARTS`.
+    options : as for `run_study`.
 
     Returns
     -------
-    n : (points,), fewer where there are fewer returns; the last is all of them.
-    average : (points,)
-
-    Examples
-    --------
-    >>> n, average = cumulative_average(np.array([0.0, 1.0, 1.0, 0.0]), points=2)
-    >>> n.tolist(), average.tolist()
-    ([2, 4], [0.5, 0.5])
+    What came of it in words, and whether every run came through.
     """
-    n = np.unique(np.linspace(0, len(returns), points + 1).round().astype(np.int64)[1:])
-    n = n[n > 0]
-    return n, np.cumsum(returns)[n - 1] / n
-
-
-def solved_at(
-    returns: NDArray[np.float64], window: int = 1000, threshold: float = 0.45
-) -> int | None:
-    """Trajectories until the mean of the last `window` returns exceeds the threshold; None if it
-    never does.
-
-    Examples
-    --------
-    >>> solved_at(np.array([0.0, 0.0, 1.0, 1.0]), window=2, threshold=0.45)
-    3
-    """
-    total = np.concatenate([[0.0], np.cumsum(returns)])
-    above = np.flatnonzero(total[window:] - total[:-window] > threshold * window)
-    return int(above[0]) + window if len(above) else None
-
-
-def execute(run: Run) -> Summary:
-    problem = lock_bernoulli(run.horizon, run.switch, seed=run.seed)
-    agent = ALGORITHMS[run.algorithm]().fit(problem, run.episodes, seed=run.seed)
-    returns = agent.returns_
-    return Summary(run, *cumulative_average(returns), solved_at(returns))
-
-
-def reproduce(out: Path, *, seeds: int = 50, episodes: int = 20_000, jobs: int = 1) -> str:
-    """Run everything, write `figure1-skyline` as png, pdf, svg and csv into `out`, and return a
-    table in words.
-    """
-    cells = itertools.product(ALGORITHMS, HORIZONS, SWITCHES)
-    runs = [Run(*cell, seed, episodes) for cell in cells for seed in range(seeds)]
-    # The longest first, so that no process is left alone with one at the end.
-    runs.sort(key=lambda run: (run.algorithm.endswith("obs"), run.horizon), reverse=True)
-    groups: dict[tuple[str, int, float], list[Summary]] = {}
-    for summary in progress(map_processes(execute, runs, jobs), len(runs)):
-        run = summary.run
-        groups.setdefault((run.algorithm, run.horizon, run.switch), []).append(summary)
-    for group in groups.values():  # so that sums do not depend on which run was done first
-        group.sort(key=lambda summary: summary.run.seed)
-
-    stem = out / "figure1-skyline"
-    panels = [
-        Panel(
-            f"$H = {H}$, switch ${switch:g}$",
-            [_curve(name, groups[name, H, switch]) for name in ALGORITHMS],
-            OPTIMUM,
-        )
-        for H, switch in itertools.product(HORIZONS, SWITCHES)
-    ]
-    save(learning_curves(panels, columns=len(SWITCHES)), stem)
-    write_csv(stem.with_suffix(".csv"), groups)
-    return table(groups)
-
-
-def _curve(label: str, group: Sequence[Summary]) -> Curve:
-    averages = np.array([summary.average for summary in group])
-    return Curve(
-        label,
-        group[0].trajectories.astype(np.float64),
-        averages.mean(axis=0),
-        averages.std(axis=0),
+    start = time.monotonic()
+    names = [PARTS[part] for part in (only or PARTS)]
+    studies = [Study.load(studies_folder() / f"{name}.toml") for name in names]
+    if seeds is not None:
+        studies = [s.on_seeds(s.seeds[:seeds] if seeds < len(s.seeds) else list(range(seeds)),
+                              s.name) for s in studies]  # fmt: skip
+    results = dict(zip(names, run_studies(studies, out, **options)))
+    spent = time.monotonic() - start
+    shown = {name: r for name, r in results.items() if name in FIGURES and r.done}
+    titles: dict[tuple[str, str], str] = {}
+    for name, result in shown.items():
+        titles |= _titles(name, result)
+        for y in ("average", "sliding"):
+            stem = out / (name if y == "average" else f"{name}-sliding")
+            figures.save(_figure(name, result, titles, y), stem)
+        (out / f"{name}.csv").write_text(result.table("csv") + "\n", encoding="utf-8")
+    claims = claims_of(shown, results.get("untuned"))
+    growth = horizon_slopes(results["horizon"]) if "horizon" in results else []
+    text = as_text(claims)
+    (out / "claims.md").write_text(text + "\n", encoding="utf-8")
+    facts = _facts(results, spent)
+    report = Report(
+        "Exploration with an unsupervised oracle: Feng et al. 2020, reproduced",
+        "The experiments of Provably Efficient Exploration for Reinforcement Learning Using "
+        "Unsupervised Learning (Feng, Wang, Yin, Du, Yang, NeurIPS 2020), run again from study "
+        "files, every trajectory counted.",
+        facts,
+        claims,
+        [(name, FIGURES[name], result) for name, result in shown.items()],
+        titles,
+        growth,
+        _decoders(),
+        [row for name, result in shown.items() for row in _settings(name, result)],
+        _commands(results),
     )
+    write_report(report, out / "report.html")
+    failed = sum(len(result.failed) for result in results.values())
+    lines = [text, "", *(f"{name}: {words}" for name, words in facts)]
+    lines += ["", f"The report: {out / 'report.html'}"]
+    return "\n".join(lines), not failed
 
 
-def write_csv(path: Path, groups: dict[tuple[str, int, float], list[Summary]]) -> None:
-    """One line a point of each curve; mean and standard deviation are over the seeds."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["algorithm", "horizon", "switch", "seeds", "trajectories", "mean", "std"])
-        for name, H, switch in itertools.product(ALGORITHMS, HORIZONS, SWITCHES):
-            group = groups[name, H, switch]
-            curve = _curve(name, group)
-            for x, mean, std in zip(group[0].trajectories, curve.mean, curve.std):
-                writer.writerow([name, H, switch, len(group), x, f"{mean:.6f}", f"{std:.6f}"])
-
-
-def table(groups: dict[tuple[str, int, float], list[Summary]]) -> str:
-    """For each panel and algorithm the median number of trajectories to solve, and how many seeds
-    did.
+def naive_seconds(rows: Iterable[tuple[Setting, Any]]) -> float:
+    """What the runs would have taken step by step in plain Python, from speeds that `make bench`
+    measured (of this checkout if there are any, else those that come with the package).
     """
-    lines = [
-        "Trajectories until the mean of the last 1000 returns exceeds 0.45:",
-        "median over seeds (-: half of them or more never got there), seeds that got there",
-        "",
-        f"{'H':>3}{'switch':>8}" + "".join(f"{name:>18}" for name in ALGORITHMS),
+    speeds: dict[str, float] = {}
+    for file in (Path(__file__).parent / "naive.json", Path("results/bench.json")):
+        if file.is_file():
+            rows_of = json.loads(file.read_text(encoding="utf-8"))["rows"]
+            speeds |= {row["name"]: row["naive_steps_per_second"] for row in rows_of}
+    total = 0.0
+    for setting, row in rows:
+        H = setting.problem["horizon"]
+        total += row.trajectories * H / speeds[f"{_loop(setting)} H={5 if H <= 5 else 20}"]
+    return total
+
+
+def _loop(setting: Setting) -> str:
+    """The naive loop that does what an agent does."""
+    agent = setting.agent
+    if agent["name"] == "PCID":
+        return "PCID, exploiting"
+    if agent["name"] == "Tabular":
+        learner = (agent.get("learner") or {"name": "OracleQ"})["name"]
+        return f"{learner}-{agent['on'][:3]}"
+    oracle = agent.get("oracle") or {"name": "gmm"}
+    return f"URL, {'KMeans' if oracle['name'] == 'pca_kmeans' else 'GMM'}"
+
+
+def _figure(name: str, results: Results, titles: dict[tuple[str, str], str], y: Any) -> Any:
+    panels = [replace(p, title=titles.get((name, p.title), p.title)) for p in results.panels(y)]
+    words = "average reward" if y == "average" else "reward, mean of the last 1000"
+    return figures.learning_curves(panels, columns=3, y_label=words)
+
+
+def _titles(name: str, results: Results) -> dict[tuple[str, str], str]:
+    """Panels' titles with the oracle that URL uses there, as in the paper."""
+    titles = {}
+    for setting in results.study.settings:
+        if setting.base == "URL":
+            oracle = ORACLES.get((setting.agent.get("oracle") or {}).get("name", ""), "")
+            titles[name, setting.panel] = f"{setting.panel}, {oracle}".rstrip(", ")
+    return titles
+
+
+def _settings(name: str, results: Results) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for setting in results.study.settings:
+        table = {k: v for k, v in setting.table.items() if k != "name"}
+        words = ", ".join(f"{k} = {_say(v)}" for k, v in table.items()) or "all by default"
+        rows.append((name, setting.panel, setting.base, words))
+    return rows
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{k}={_say(v)}" for k, v in value.items() if k != "name")
+        return f"{value.get('name', '')}({inside})"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _facts(results: dict[str, Results], spent: float) -> list[tuple[str, str]]:
+    rows = [row for result in results.values() for row in result.done]
+    distinct = {row.key: (setting, row) for setting, row in rows}.values()
+    steps = sum(row.trajectories * setting.problem["horizon"] for setting, row in distinct)
+    computing = sum(row.seconds for _, row in distinct)
+    naive = naive_seconds(distinct)
+    env = environment()
+    versions = ", ".join(
+        f"{k} {env[k]}" for k in ("blockmdp", "python", "numpy", "numba", "scikit-learn")
+    )
+    failed = sum(len(result.failed) for result in results.values())
+    return [
+        ("runs", f"{len(distinct)}" + (f" and {failed} that failed" if failed else "")),
+        ("environment steps", f"{steps:,}"),
+        ("time", f"{duration(spent)} now; {duration(computing)} of computing in all runs"),
+        (
+            "a naive loop",
+            f"would compute for about {naive / 3600:,.0f} hours, fits of oracles not counted: "
+            f"{naive / max(computing, 1e-9):,.0f} times as long",
+        ),
+        ("machine", f"{platform.machine()}, {cores()} of {os.cpu_count()} cores"),
+        ("versions", versions),
+        ("date", time.strftime("%Y-%m-%d")),
     ]
-    for H, switch in itertools.product(HORIZONS, SWITCHES):
-        cells = []
-        for name in ALGORITHMS:
-            at = [s.solved_at for s in groups[name, H, switch]]
-            solved = sum(n is not None for n in at)
-            median = np.median([np.inf if n is None else n for n in at])
-            shown = f"{median:,.0f}" if np.isfinite(median) else "-"
-            cells.append(f"{shown:>10}{f'{solved}/{len(at)}':>8}")
-        lines.append(f"{H:>3}{switch:>8g}" + "".join(cells))
+
+
+def _decoders() -> list[DecoderView]:
+    """The untuned agent's decoders, looked into at H = 10."""
+    views = []
+    for title, mdp in (
+        ("LockBernoulli", lock_bernoulli(10, 0.2)),
+        ("LockGaussian, sigma 0.1", lock_gaussian(10, 0.2, 0.1)),
+        ("LockGaussian, sigma 0.2", lock_gaussian(10, 0.2, 0.2)),
+    ):
+        agent = URL().fit(mdp, 100)
+        n, level = 80, 1
+        x = np.concatenate([mdp.sample(level, s, n) for s in range(mdp.n_states)])
+        states = np.repeat(np.arange(mdp.n_states), n)
+        points = PCA(2).fit_transform(x.astype(np.float64))
+        share = confusion(mdp, agent.decoder_)[level]
+        labels = agent.decode(x, level)
+        views.append(DecoderView(f"{title}, H = 10", points, labels, states, share))
+    return views
+
+
+def _commands(results: dict[str, Results]) -> str:
+    lines = ["blockmdp reproduce            # all of it; --quick: 5 seeds; --only fig1"]
+    for name in results:
+        lines.append(f"blockmdp run studies/{name}.toml")
+    lines += [
+        f"blockmdp tune studies/grids/{n}.toml --tuning-seeds 5" for n in results if n in FIGURES
+    ]
     return "\n".join(lines)
-
-
-# --- many processes -------------------------------------------------------------------------------
-_ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
-
-
-def map_processes(
-    function: Callable[[Run], Summary], runs: Sequence[Run], jobs: int
-) -> Iterator[Summary]:
-    """Results in the order in which they are ready. Each process has one thread."""
-    context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
-    with _environment(_ONE_THREAD), ProcessPoolExecutor(min(jobs, len(runs)), context) as pool:
-        try:
-            with _interrupts_ignored():  # and so, for their whole life, by processes started here
-                futures = [pool.submit(function, run) for run in runs]
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:  # Ctrl-C too: do not wait for what is under way
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - others:
-                process.terminate()
-            raise
-
-
-@contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-def progress(summaries: Iterable[Summary], total: int, every: float = 5.0) -> Iterator[Summary]:
-    """Pass results on and tell, on stderr, how many there have been: a bar on a terminal, elsewhere
-    a line now and then.
-    """
-    console = Console(stderr=True)
-    start = told = time.monotonic()
-    if not console.is_terminal:
-        for done, summary in enumerate(summaries, start=1):
-            yield summary
-            now = time.monotonic()
-            if now - told >= every or done == total:
-                told = now
-                console.print(f"{done}/{total} runs, {now - start:.0f} s", highlight=False)
-        return
-    columns = (TextColumn("runs"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        for summary in bar.track(summaries, total=total):
-            yield summary

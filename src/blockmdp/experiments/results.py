@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
 from blockmdp.experiments.catalogue import build, takes_seed
 from blockmdp.experiments.progress import duration
@@ -94,7 +95,8 @@ class Results:
             seeds = set(self.study.seeds)
             rows = [r for r in store.rows() if r.setting in settings and r.seed in seeds]
         order = {key: i for i, key in enumerate(settings)}
-        rows.sort(key=lambda row: (order[row.setting], row.seed))
+        rows.sort(key=lambda row: row.seed)
+        rows.sort(key=lambda row: order[row.setting])
         self.rows: list[tuple[Setting, Row]] = [(settings[row.setting], row) for row in rows]
 
     def __repr__(self) -> str:
@@ -102,11 +104,11 @@ class Results:
 
     @cached_property
     def done(self) -> list[tuple[Setting, Row]]:
-        return [(setting, row) for setting, row in self.rows if row.error is None]
+        return [pair for pair in self.rows if pair[1].error is None]
 
     @cached_property
     def failed(self) -> list[tuple[Setting, Row]]:
-        return [(setting, row) for setting, row in self.rows if row.error is not None]
+        return [pair for pair in self.rows if pair[1].error is not None]
 
     def frame(self) -> pd.DataFrame:
         """One row a run: what was run, and what came of it."""
@@ -131,7 +133,7 @@ class Results:
                             "seed": row.seed,
                             "episodes": c.episodes,
                             "trajectories": c.trajectories,
-                            "average": statistics.average_curve(c.episodes, c.total),
+                            "average": statistics.average_curve(c.trajectories, c.total),
                             "sliding": _y(c, "sliding", setting),
                         }
                     )
@@ -160,7 +162,8 @@ class Results:
         head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
         rows = [head, *(_cells(s) for s in summaries)]
         if form == "markdown":
-            lines = [f"| {' | '.join(row)} |" for row in rows]
+            lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
+                     for row in rows]  # fmt: skip
             return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         lines, last = [], None
@@ -195,10 +198,15 @@ class Results:
             lines.append(f"{duration(spent)} of computing so far, {spent / done:.3g} s a run")
         versions = {json.loads(e)["blockmdp"] for e in {r.environment for _, r in self.done}}
         if len(versions) > 1:
-            lines.append(f"runs come from several versions of blockmdp: {', '.join(versions)}")
+            lines.append(
+                f"runs come from several versions of blockmdp: {', '.join(sorted(versions))}"
+            )
         for setting, row in self.failed[:5]:
-            why = (row.error or "").strip().splitlines()[-1]
-            lines.append(f"failed: {setting.panel} | {setting.label} | seed {row.seed}: {why}")
+            why = (row.error or "").strip().splitlines() or ["?"]
+            told = why[-1 if why[0].startswith("Traceback") else 0]
+            lines.append(f"failed: {setting.panel} | {setting.label} | seed {row.seed}: {told}")
+        if failed > 5:
+            lines.append(f"... and {failed - 5} more")
         if failed:
             lines.append("do them again with --retry-failed; tracebacks: blockmdp export")
         return "\n".join(lines)
@@ -243,6 +251,12 @@ class Results:
         if path.suffix == ".csv":
             frame.to_csv(path, index=False)
         elif path.suffix == ".parquet":
+            mixed = [
+                name
+                for name, column in frame.items()
+                if column.dtype == object and column.dropna().map(type).nunique() > 1
+            ]
+            frame[mixed] = frame[mixed].astype("string")  # a column of Parquet has one type
             try:
                 frame.to_parquet(path, index=False)
             except ImportError:
@@ -325,7 +339,7 @@ def _cells(s: Summary) -> tuple[str, ...]:
 
 def _y(curve: Curve, y: Y, setting: Setting) -> np.ndarray[Any, np.dtype[np.float64]]:
     if y == "average":
-        return statistics.average_curve(curve.episodes, curve.total)
+        return statistics.average_curve(curve.trajectories, curve.total)
     return statistics.sliding_curve(curve.episodes, curve.total, setting.solved["window"])
 
 
@@ -348,7 +362,8 @@ def _optimum(setting: Setting) -> float | None:
         problem = build("problem", setting.problem, **seed)
     except Exception:  # a user's problem that is not to be had here
         return None
-    return problem.optimal_value() if isinstance(problem, BlockMDP) else None
+    mdp = problem if isinstance(problem, BlockMDP) else mdp_of(problem)
+    return None if mdp is None else mdp.optimal_value()
 
 
 def _columns(study: Study) -> int:

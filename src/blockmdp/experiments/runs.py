@@ -108,7 +108,7 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     window = config["solved"]["window"]
     threshold = _threshold(config["solved"], problem)
     solved = None if threshold is None else statistics.solved_at(returns, threshold, window)
-    ledger = {kind: int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
+    ledger = {str(kind): int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
     return {
         "average": float(returns.mean()),
         "final": float(returns[-window:].mean()),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from blockmdp import rng
 
@@ -16,6 +16,7 @@ __all__ = [
     "bootstrap",
     "iqm",
     "median_with_censoring",
+    "resamples",
     "sliding_curve",
     "solved_at",
     "thin",
@@ -46,9 +47,13 @@ def solved_at(returns: Array, threshold: float, window: int = 1000) -> int | Non
     return int(above[0]) + window if len(above) else None
 
 
-def average_curve(n: NDArray[np.int64], total: Array) -> Array:
-    """The paper's y-axis: the mean of all returns so far. n, total: (points,) episodes, returns."""
-    return np.asarray(total / n, np.float64)
+def average_curve(trajectories: NDArray[np.int64], total: Array) -> Array:
+    """The paper's y-axis, average reward: the sum of the learner's returns so far over the number
+    of trajectories of any kind so far. All arrays (points,).
+
+    An oracle's trajectories count, what little they may have earned does not.
+    """
+    return np.asarray(total / trajectories, np.float64)
 
 
 def sliding_curve(n: NDArray[np.int64], total: Array, window: int = 1000) -> Array:
@@ -72,11 +77,11 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
     """
     if n == 0:
         return 0.0, 1.0
-    z = float(norm.ppf(0.5 + confidence / 2))
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
     p = successes / n
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max((centre - half) / scale, 0.0), min((centre + half) / scale, 1.0)
+    return min((centre - half) / scale, p), max((centre + half) / scale, p)  # but for rounding
 
 
 def iqm(values: Array) -> float:
@@ -92,22 +97,33 @@ def iqm(values: Array) -> float:
     return float(values @ inside / inside.sum())
 
 
-def bootstrap(
-    values: Array, confidence: float = 0.95, resamples: int = 2000
-) -> tuple[float, float]:
-    """The bootstrap's percentile interval for a mean; the same values give the same interval."""
+def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
+    """The bootstrap's percentile interval for a mean; the same values give the same interval.
+
+    Of more than 1000 values the mean is as good as normal, and so is the interval.
+    """
     values = np.asarray(values, np.float64)
     if (values == values[0]).all():
         return float(values[0]), float(values[0])
-    means = values[_resamples(len(values), resamples)].mean(axis=1)
+    if len(values) > 1000:
+        mean = NormalDist(values.mean(), values.std() / math.sqrt(len(values)))
+        return mean.inv_cdf(0.5 - confidence / 2), mean.inv_cdf(0.5 + confidence / 2)
+    means = _weights(len(values)) @ values
     low, high = np.quantile(means, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(low), float(high)
 
 
-@functools.lru_cache(maxsize=16)
-def _resamples(n: int, resamples: int) -> NDArray[np.int64]:
-    u = rng.uniforms(rng.children(np.uint64(n), 0, resamples), n)
-    return (u * n).astype(np.int64)
+def resamples(n: int, times: int = 2000) -> NDArray[np.int64]:
+    """Which of n values each resample draws. (times, n)"""
+    return (rng.uniforms(rng.children(np.uint64(n), 0, times), n) * n).astype(np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def _weights(n: int) -> Array:
+    """How much each of n values weighs in the mean of each resample. (times, n)"""
+    drawn = resamples(n)
+    drawn += n * np.arange(len(drawn))[:, None]
+    return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape) / n
 
 
 def median_with_censoring(values: list[int | None]) -> float:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
+import marshal
 import os
 import platform
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.study import Run, Study
@@ -26,16 +28,18 @@ __all__ = ["FILE", "Row", "Store", "StoreError", "driver_of"]
 
 FILE, LOCK = "runs.sqlite", "driver.lock"
 FORMAT = 1
+BLOCK = 1024  # rows that are copied at a time from a damaged file; each takes 64 bytes at least
+MEND = "run the study again to mend it"
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS studies (
+CREATE TABLE studies (
     name TEXT PRIMARY KEY, document TEXT, folder TEXT, updated REAL, checksum TEXT);
-CREATE TABLE IF NOT EXISTS runs (
+CREATE TABLE runs (
     key TEXT PRIMARY KEY, setting TEXT, seed INTEGER, error TEXT, average REAL, final REAL,
     solved_at INTEGER, trajectories INTEGER, ledger TEXT, seconds REAL, finished REAL,
     environment TEXT, checksum TEXT);
-CREATE TABLE IF NOT EXISTS curves (key TEXT PRIMARY KEY, curve BLOB, checksum TEXT);
-CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, content TEXT, checksum TEXT);
+CREATE TABLE curves (key TEXT PRIMARY KEY, curve BLOB, checksum TEXT);
+CREATE TABLE settings (key TEXT PRIMARY KEY, content TEXT, checksum TEXT);
 """
 _COLUMNS = {
     "studies": ("name", "document", "folder", "updated"),
@@ -86,7 +90,7 @@ class Store:
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.directory, self._write, self._tell = Path(directory), write, tell
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
         self.path = self.directory / FILE
         try:
             if write:
@@ -114,7 +118,7 @@ class Store:
 
     def _release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     # --- opening ----------------------------------------------------------------------------------
@@ -124,30 +128,31 @@ class Store:
         if self.path.is_file() and self.path.stat().st_size == 0:
             self._tell(f"{self.path} is an empty file: whatever it held is to be done again")
         try:
-            connection = self._ready()
-            broken = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if broken == "ok":
-                return connection
-            connection.close()
-        except sqlite3.DatabaseError as error:
+            return self._ready()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise
-            broken = str(error)
-        return self._salvage(broken)
+            return self._salvage(str(error))
 
     def _open_to_read(self) -> sqlite3.Connection:
         for mode in ("mode=ro", "immutable=1"):  # the latter on a disk that cannot be written
             connection = _connect(f"file:{_quoted(self.path)}?{mode}")
             try:
-                connection.execute("SELECT 1 FROM studies").fetchone()
-                return connection
-            except sqlite3.DatabaseError as error:
+                if not self._is_made(connection):
+                    raise StoreError(f"{self.path} holds nothing: run the study again")
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 connection.close()
                 if _is_damage(error):
-                    raise StoreError(
-                        f"{self.path}: {error}; run the study again to mend it"
-                    ) from None
+                    raise StoreError(f"{self.path}: {error}; {MEND}") from None
                 reason = error
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                wal = Path(f"{self.path}-wal")
+                if mode != "mode=ro" and wal.is_file() and wal.stat().st_size:
+                    self._tell(f"the latest runs may be missing: {wal} cannot be read from here")
+                return connection
         raise reason
 
     def _ready(self) -> sqlite3.Connection:
@@ -155,47 +160,48 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            known = connection.execute("PRAGMA user_version").fetchone()[0]
-            if known > FORMAT:
-                raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
-            with connection:
-                connection.executescript(_TABLES)
-                connection.execute(f"PRAGMA user_version={FORMAT}")
+            if not self._is_made(connection):
+                connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def _is_made(self, connection: sqlite3.Connection) -> bool:
+        """Whether the tables are there: all, and as they should be, or none."""
+        if connection.execute("PRAGMA user_version").fetchone()[0] > FORMAT:
+            raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
+        schema = _schema(connection)
+        if schema and schema != _SCHEMA:
+            raise sqlite3.DatabaseError("the tables are not those of a store")
+        return bool(schema)
+
     def _salvage(self, broken: str) -> sqlite3.Connection:
         """Copy what can be read of a damaged file into a new one."""
-        aside = self._put_aside()
-        new = self._ready()
-        kept = 0
-        with contextlib.closing(_connect(f"file:{_quoted(aside)}?mode=ro")) as old:
-            for table, columns in _COLUMNS.items():
-                names = ", ".join((*columns, "checksum"))
-                marks = ", ".join("?" * (len(columns) + 1))
-                insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
-                with new:
-                    for row in _readable(old, f"SELECT {names} FROM {table}"):
-                        if _checksum(row[:-1]) == row[-1]:
-                            kept += new.execute(insert, row).rowcount * (table == "runs")
+        aside = self._name_aside()
+        _rename(self.path, aside)
+        try:
+            new = self._ready()
+            mode = "mode=ro" if Path(f"{aside}-wal").exists() else "immutable=1"
+            with contextlib.closing(_connect(f"file:{_quoted(aside)}?{mode}")) as old, new:
+                blocks = 2 + aside.stat().st_size // 2**16
+                kept = {table: _copy(table, old, new, blocks) for table in _COLUMNS}["runs"]
+        except BaseException:
+            _rename(aside, self.path)
+            raise
         self._tell(
             f"{self.path} was damaged ({broken}): {kept} runs could be read and are kept, "
             f"the rest will be done again; the damaged file is {aside.name}"
         )
         return new
 
-    def _put_aside(self) -> Path:
+    def _name_aside(self) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        n = 0
-        while (aside := self.directory / f"{FILE}.damaged-{stamp}-{n}").exists():
-            n += 1
-        self.path.rename(aside)
-        for ending in ("-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.path}{ending}").rename(f"{aside}{ending}")
-        return aside
+        names = (self.directory / f"{FILE}.damaged-{stamp}-{n}" for n in itertools.count())
+        return next(name for name in names if not name.exists())
 
     # --- writing ----------------------------------------------------------------------------------
     def announce(self, **words: Any) -> None:
@@ -226,12 +232,9 @@ class Store:
                 self._insert("curves", (run.key, o.curve))
 
     def _insert(self, table: str, row: tuple[Any, ...], replace: bool = False) -> None:
-        names = ", ".join((*_COLUMNS[table], "checksum"))
-        marks = ", ".join("?" * (len(row) + 1))
+        row = tuple(_as_stored(value) for value in row)
         verb = "REPLACE" if replace else "INSERT OR IGNORE"
-        self._connection.execute(
-            f"{verb} INTO {table} ({names}) VALUES ({marks})", (*row, _checksum(row))
-        )
+        self._connection.execute(f"{verb} {_into(table)}", (*row, _checksum(row)))
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -242,22 +245,25 @@ class Store:
             raise StoreError(f"cannot write to {self.path}: {error}") from None
 
     def drop_damaged(self) -> int:
-        """Take out runs whose row or curve does not match its checksum; how many there were."""
-        bad = {row[0] for row in self._rows("runs") if _checksum(row[:-1]) != row[-1]}
-        curves = set()
-        for row in self._rows("curves"):
-            if _checksum(row[:-1]) == row[-1]:
-                curves.add(row[0])
-        done = {key for key, error in self._select("SELECT key, error FROM runs") if error is None}
-        bad |= done - curves
+        """Take out what does not match its checksum, and runs without a curve; how many runs."""
+
+        def damaged(table: str) -> list[tuple[int]]:
+            rows = self._select(f"SELECT rowid, {_names(table)} FROM {table}")
+            return [(n,) for n, *row, checksum in rows if _checksum(row) != checksum]
+
         with self._writing() as connection:
-            for table in ("runs", "curves"):
-                connection.executemany(f"DELETE FROM {table} WHERE key=?", [(k,) for k in bad])
-            stray = [(key,) for key in self._keys("curves") if key not in done]
-            connection.executemany("DELETE FROM curves WHERE key=?", stray)
-        if bad:
-            self._tell(f"{len(bad)} damaged runs in {self.path} are taken out, to be done again")
-        return len(bad)
+            bad = {table: damaged(table) for table in _COLUMNS}
+            for table, numbers in bad.items():
+                connection.executemany(f"DELETE FROM {table} WHERE rowid=?", numbers)
+            finished = "FROM runs WHERE error IS NULL"
+            bare = connection.execute(f"DELETE {finished} AND key NOT IN (SELECT key FROM curves)")
+            connection.execute(f"DELETE FROM curves WHERE key NOT IN (SELECT key {finished})")
+        runs, others = len(bad["runs"]) + bare.rowcount, len(bad["settings"] + bad["studies"])
+        if runs:
+            self._tell(f"{runs} damaged runs in {self.path} are taken out, to be done again")
+        if others:
+            self._tell(f"{others} damaged descriptions in {self.path} are taken out")
+        return runs
 
     # --- reading ----------------------------------------------------------------------------------
     def done(self) -> set[str]:
@@ -270,22 +276,22 @@ class Store:
     def rows(self) -> list[Row]:
         """All runs whose checksum is right; the others are told and left out."""
         rows = list(self._rows("runs"))
-        good = [Row(*row[:-1]) for row in rows if _checksum(row[:-1]) == row[-1]]
+        good = [Row._make(row[:-1]) for row in rows if _checksum(row[:-1]) == row[-1]]
         if len(good) < len(rows):
-            self._tell(
-                f"{len(rows) - len(good)} damaged runs in {self.path} are left out; "
-                "run the study again to have them done again"
-            )
+            self._tell_left_out(len(rows) - len(good), "runs")
         return good
 
     def curves(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Curves by the key of their run, those whose checksum is right."""
         wanted = set(keys)
-        return {
+        curves = {
             key: curve
             for key, curve, checksum in self._rows("curves")
             if key in wanted and _checksum((key, curve)) == checksum
         }
+        if len(curves) < len(wanted):
+            self._tell_left_out(len(wanted) - len(curves), "curves")
+        return curves
 
     def studies(self) -> list[Study]:
         """All studies that were run here, the latest last."""
@@ -307,97 +313,155 @@ class Store:
             raise StoreError(f"{self.path} holds no study {name!r}, only {names}")
         return found[-1]
 
-    def _keys(self, table: str) -> Iterator[str]:
-        return (key for (key,) in self._select(f"SELECT key FROM {table}"))
+    def _tell_left_out(self, n: int, what: str) -> None:
+        self._tell(f"{n} damaged {what} in {self.path} are left out; {MEND}")
 
     def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
-        names = ", ".join((*_COLUMNS[table], "checksum"))
-        return self._select(f"SELECT {names} FROM {table}")
+        return self._select(f"SELECT {_names(table)} FROM {table}")
 
     def _select(self, query: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(query)
-        except sqlite3.DatabaseError as error:
-            hint = "; run the study again to mend it" if _is_damage(error) else ""
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            hint = f"; {MEND}" if _is_damage(error) else ""
             raise StoreError(f"{self.path}: {error}{hint}") from None
 
 
+# --- the lock -------------------------------------------------------------------------------------
 def driver_of(directory: str | Path) -> dict[str, Any] | None:
     """Who is running a study in this directory just now, or None."""
-    try:
-        with (Path(directory) / LOCK).open("r+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return _read_lock(file)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), (Path(directory) / LOCK).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read_lock(file.fileno())
     return None
 
 
-def _take_lock(directory: Path) -> IO[str]:
-    file = (directory / LOCK).open("a+")
+def _take_lock(directory: Path) -> int:
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        who = _read_lock(file)
-        file.close()
-        raise StoreError(
-            f"{directory} is in use by process {who.get('pid', '?')} on {who.get('host', '?')}, "
-            "which runs a study there: wait for it, or give another --out"
-        ) from None
-    _announce(file)
-    return file
+        for last in (False, False, False, False, True):  # `driver_of` takes it for a moment
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if last:
+                    who = _read_lock(lock)
+                    raise StoreError(
+                        f"{directory} is in use by process {who.get('pid', '?')} on "
+                        f"{who.get('host', '?')}, which runs a study there: wait for it, "
+                        "or give another --out"
+                    ) from None
+                time.sleep(0.1)
+    except BaseException:
+        os.close(lock)
+        raise
+    _announce(lock)
+    return lock
 
 
-def _announce(file: IO[str], **more: Any) -> None:
-    file.seek(0)
-    file.truncate()
-    json.dump({"pid": os.getpid(), "host": platform.node(), "since": time.time(), **more}, file)
-    file.flush()
+def _announce(lock: int, **more: Any) -> None:
+    who = {"pid": os.getpid(), "host": platform.node(), "since": time.time(), **more}
+    words = json.dumps(who).encode()
+    with contextlib.suppress(OSError):  # a full disk matters where a run is to be kept, not here
+        os.pwrite(lock, words, 0)
+        os.ftruncate(lock, len(words))
 
 
-def _read_lock(file: IO[str]) -> dict[str, Any]:
-    file.seek(0)
+def _read_lock(lock: int) -> dict[str, Any]:
     try:
-        return dict(json.load(file))
-    except (ValueError, TypeError):
+        return dict(json.loads(os.pread(lock, 10_000, 0)))
+    except (OSError, ValueError, TypeError):
         return {}
 
 
+# --- SQLite ---------------------------------------------------------------------------------------
 def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, timeout=30.0)
+    connection = sqlite3.connect(uri, uri=True, timeout=30.0)
+    # text that is damaged is to be told by its checksum, not by an exception
+    connection.text_factory = lambda data: data.decode(errors="replace")
+    return connection
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+
+
+with contextlib.closing(sqlite3.connect(":memory:")) as _memory:
+    _memory.executescript(_TABLES)
+    _SCHEMA = _schema(_memory)
+
+
+def _names(table: str) -> str:
+    return ", ".join((*_COLUMNS[table], "checksum"))
+
+
+def _into(table: str) -> str:
+    marks = ", ".join("?" * (len(_COLUMNS[table]) + 1))
+    return f"INTO {table} ({_names(table)}) VALUES ({marks})"
+
+
+def _rename(old: Path, new: Path) -> None:
+    """Rename a database and what SQLite keeps beside it, and overwrite what had the name."""
+    for ending in ("-shm", "-wal", ""):
+        Path(f"{new}{ending}").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{old}{ending}").rename(f"{new}{ending}")
 
 
 def _quoted(path: Path) -> str:
     return str(path.resolve()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+def _is_damage(error: Exception) -> bool:
+    """Rather than a full disk, or a file that one may not write."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: found here
+    return code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _readable(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """All rows of a damaged table that can be read, range by range of row numbers."""
+def _copy(table: str, old: sqlite3.Connection, new: sqlite3.Connection, blocks: int) -> int:
+    """Copy the rows of a damaged table that can be read and match their checksums; how many."""
+    insert = f"INSERT OR IGNORE {_into(table)}"
+    good = (row for row in _readable(table, old, blocks) if _checksum(row[:-1]) == row[-1])
+    return sum(new.execute(insert, row).rowcount for row in good)
+
+
+def _readable(table: str, connection: sqlite3.Connection, blocks: int) -> Iterator[tuple[Any, ...]]:
+    """All rows of a damaged table that can be read, by blocks of row numbers, which are given out
+    in order; after so many blocks without any there are no more.
+    """
+    query = f"SELECT {_names(table)} FROM {table}"
 
     def between(low: int, high: int) -> list[tuple[Any, ...]]:
         try:
-            where = f"{query} WHERE rowid >= ? AND rowid < ?"
-            return list(connection.execute(where, (low, high)))
-        except sqlite3.Error:
+            return list(connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)))
+        except (sqlite3.Error, UnicodeDecodeError):
             if high - low == 1:
                 return []
             middle = (low + high) // 2
             return between(low, middle) + between(middle, high)
 
-    start, step, empty = 1, 1024, 0
-    while empty < 64:  # row numbers are given out in order
-        rows = between(start, start + step)
+    try:
+        connection.execute(f"{query} LIMIT 0")
+    except (sqlite3.Error, UnicodeDecodeError):
+        return  # not even the table is known
+    empty = 0
+    for start in itertools.count(1, BLOCK):
+        rows = between(start, start + BLOCK)
         yield from rows
         empty = 0 if rows else empty + 1
-        start += step
+        if empty == blocks:
+            return
+
+
+def _as_stored(value: Any) -> Any:
+    """What SQLite makes of a value: it knows no NaN, no -0.0 and no text that is not UTF-8."""
+    if isinstance(value, float):
+        return None if value != value else value + 0.0
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _checksum(row: Iterable[Any]) -> str:
-    parts = (value if isinstance(value, bytes) else repr(value).encode() for value in row)
-    return hashlib.blake2b(b"\0".join(parts), digest_size=8).hexdigest()
+    plain = marshal.dumps(tuple(row), 0)  # version 0: the same bytes for the same values
+    return hashlib.blake2b(plain, digest_size=8).hexdigest()

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blockmdp.checks import whole_number
 from blockmdp.experiments.catalogue import (
+    SOURCE,
     Config,
     StudyError,
     build,
     complete,
     one_line,
+    short,
     suggest,
     takes_seed,
 )
@@ -31,10 +33,10 @@ from blockmdp.experiments.catalogue import (
 if TYPE_CHECKING:
     from blockmdp.experiments.results import Results
 
-__all__ = ["Run", "Setting", "Study", "StudyError", "to_toml"]
+__all__ = ["Run", "Setting", "Study", "StudyError", "to_toml", "varying"]
 
 KEYS = ("seeds", "episodes", "problem", "agent", "solved")
-MOST_SETTINGS, MOST_RUNS = 10**5, 10**7
+MOST_SETTINGS, MOST_RUNS, DEEPEST = 10**5, 10**7, 20
 SOLVED = {"share": 0.9, "above": None, "window": 1000}
 
 
@@ -50,7 +52,8 @@ class Setting:
         `above`, by default `share` of the problem's optimal value.
     panel, label : which figure and which curve the run belongs to; no part of its content.
     base : the label without what tells the points of one agent's grid apart.
-    table : the agent as the study writes it, at this point of the grid.
+    entry : which of the study's agents it is, from 0; those of one label are one.
+    table : that agent as the study writes it, at this point of the grid.
     """
 
     problem: Config
@@ -60,6 +63,7 @@ class Setting:
     panel: str = ""
     label: str = ""
     base: str = ""
+    entry: int = 0
     table: Config = field(default_factory=dict)
 
     @cached_property
@@ -104,7 +108,8 @@ class Study:
     Parameters
     ----------
     document : seeds (a number, or a list of them), episodes, problem (a table, or several), agent
-        (a list of tables) and, if need be, solved. Any other list is an axis of a grid.
+        (a list of tables) and, if need be, solved. Any other list is an axis of a grid. An agent
+        may have a label, and a table `when` of what its problems must have: { horizon = [5, 10] }.
     name : of the study; a file's stem.
     folder : where a user's own modules are looked for.
     check : make every problem and agent once, to let them check their values.
@@ -138,6 +143,7 @@ class Study:
         *,
         check: bool = True,
     ) -> None:
+        _check_plain(document, "")
         self.document = dict(document)
         self.name = name
         self.folder = None if folder is None else str(Path(folder).resolve())
@@ -150,10 +156,14 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path, changes: Iterable[str] = ()) -> Study:
-        """Read a study file; each change is "key=value", as in `--set problem.horizon=[5]`."""
+        """Read a study file; each change is "key=value", as in `--set problem.horizon=[5]`.
+
+        A user's own modules are looked for beside the file, or in the folder that it names as
+        `modules`.
+        """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except OSError as error:
             raise StudyError(f"{path}: {error.strerror or error}") from None
         except ValueError:
@@ -162,8 +172,14 @@ class Study:
             document = tomllib.loads(text)
             for change in changes:
                 _change(document, change)
-            return cls(document, path.stem, path.parent)
-        except (StudyError, ValueError, RecursionError) as error:
+            folder = document.pop("modules", ".")
+            if not isinstance(folder, str):
+                raise StudyError(f"modules: must be the path of a folder, got {short(folder)}")
+            name = path.stem.encode(errors="replace").decode()  # whatever the file system allows
+            return cls(document, name, path.parent / folder)
+        except RecursionError:
+            raise StudyError(f"{path}: is nested too deeply") from None
+        except ValueError as error:
             raise StudyError(f"{path}: {one_line(error)}") from None
 
     def __len__(self) -> int:
@@ -201,21 +217,24 @@ class Study:
         part = object.__new__(Study)
         part.__dict__.update(self.__dict__)
         for condition in conditions:
-            key, equals, values = condition.partition("=")
-            key = key.strip()
+            key, equals, values = (word.strip() for word in condition.partition("="))
             if not equals:
                 raise StudyError(f"--only {condition}: must be key=value, such as agent=URL")
-            wanted = {value.strip() for value in values.split(",")}
+            # as a whole too, since a panel's title has commas; and 1e-3 is 0.001
+            wanted = {values, *(_say(_parse(value)) for value in values.split(","))}
             if key == "seed":
+                known = {str(seed) for seed in part.seeds}
                 part.seeds = [seed for seed in part.seeds if str(seed) in wanted]
             else:
-                known = {name for s in self.settings for name in _names(s)}
-                if key not in known:
-                    raise StudyError(f"--only {condition}: no setting has {key!r}"
-                                     f"{suggest(key, known)}")  # fmt: skip
-                part.settings = [s for s in part.settings if _names(s).get(key, set()) & wanted]
+                names = [_names(setting) for setting in part.settings]
+                if not any(key in has for has in names):
+                    near = suggest(key, {"seed"}.union(*names))
+                    raise StudyError(f"--only {condition}: no setting has {key!r}{near}")
+                known = set[str]().union(*(has.get(key, ()) for has in names))
+                part.settings = [s for s, has in zip(part.settings, names)
+                                 if has.get(key, set()) & wanted]  # fmt: skip
             if not part.settings or not part.seeds:
-                raise StudyError(f"--only {condition}: no run is left")
+                raise StudyError(f"--only {condition}: no run is left{suggest(values, known)}")
         return part
 
     def run(self, out: str | Path | None = None, **options: Any) -> Results:
@@ -236,7 +255,7 @@ def _seeds(document: Mapping[str, Any]) -> list[int]:
     if not isinstance(seeds, list):
         n = _whole("seeds", seeds, 1)
         if n > MOST_RUNS:
-            raise StudyError(f"seeds: at most {MOST_RUNS}, got {n}")
+            raise StudyError(f"seeds: at most {MOST_RUNS}, got {short(seeds)}")
         return list(range(n))
     if not seeds:
         raise StudyError("seeds: the list is empty")
@@ -248,58 +267,84 @@ def _seeds(document: Mapping[str, Any]) -> list[int]:
     return numbers
 
 
+class _Agent(NamedTuple):
+    """A point of an agent's grid."""
+
+    place: str
+    config: Config
+    label: str
+    when: Any
+    entry: int
+    table: Config
+
+
 def _settings(document: Mapping[str, Any], check: bool) -> list[Setting]:
-    _check_plain(document, "")
     problems = [
         (place, complete("problem", table, place))
         for place, table in _expand(document["problem"], "problem")
     ]
-    for place, problem in _distinct(problems) if check else ():
-        _try("problem", problem, place)
-    lengths = document["episodes"]
+    lengths = _episodes(document["episodes"])
+    solved = _solved(document.get("solved", {}))
+    if len(problems) * len(lengths) > MOST_SETTINGS:
+        raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
+    panels: list[Config] = [
+        {"panel": f"{title}, {n} episodes" if len(lengths) > 1 else title, "episodes": n} | problem
+        for (_, problem), title in zip(problems, _titles([problem for _, problem in problems]))
+        for n in lengths
+    ]
+    agents = _agents(document["agent"], panels)
+    if len(panels) * len(agents) > MOST_SETTINGS:
+        raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
+    if check:
+        _try("problem", problems)
+        _try("agent", ((agent.place, agent.config) for agent in agents))
+    here = [tuple(i for i, a in enumerate(agents) if _holds(a.when, panel)) for panel in panels]
+    labels = _labels(agents, here)
+    settings: dict[str, Setting] = {}
+    names: dict[tuple[str, str], str] = {}
+    pairs = [(problem, n) for _, problem in problems for n in lengths]
+    for (problem, n), panel, indices in zip(pairs, panels, here):
+        for i in indices:
+            place, config, base, _, entry, table = agents[i]
+            title, label = panel["panel"], labels[i]
+            setting = Setting(problem, config, n, solved, title, label, base, entry, table)
+            settings.setdefault(setting.key, setting)
+            if names.setdefault((title, label), setting.key) != setting.key:
+                raise StudyError(f"{place}: another one is called {label!r} too; "
+                                 "give it a label of its own")  # fmt: skip
+    return list(settings.values())
+
+
+def _episodes(lengths: Any) -> list[int]:
     lengths = lengths if isinstance(lengths, list) else [lengths]
     if not lengths:
         raise StudyError("episodes: the list is empty")
-    lengths = [_whole("episodes", n, 1) for n in lengths]
-    if max(lengths) > 10**12:
-        raise StudyError(f"episodes: at most 10^12, got {max(lengths)}")
-    solved = _solved(document.get("solved", {}))
-    entries = document["agent"]
+    numbers = [_whole("episodes", n, 1) for n in lengths]
+    if max(numbers) > 10**12:
+        raise StudyError(f"episodes: at most 10^12, got {short(max(lengths))}")
+    return list(dict.fromkeys(numbers))
+
+
+def _agents(entries: Any, panels: Sequence[Config]) -> list[_Agent]:
     entries = entries if isinstance(entries, list) else [entries]
     if not entries:
         raise StudyError("agent: the list is empty")
-    agents: list[tuple[str, Config, str, Any, Config]] = []
+    agents = []
+    first: dict[str | int, int] = {}
     for i, entry in enumerate(entries):
         place = f"agent[{i}]"
         if not isinstance(entry, Mapping):
-            raise StudyError(f"{place}: must be a table with a name, got {entry!r:.60}")
-        label, when = entry.get("label"), entry.get("when", {})
-        if label is not None and not isinstance(label, str):
-            raise StudyError(f"{place}.label: must be a string, got {label!r:.60}")
-        _check_when(when, [problem for _, problem in problems], f"{place}.when")
+            raise StudyError(f"{place}: must be a table with a name, got {short(entry)}")
+        label, when = entry.get("label", ""), entry.get("when", {})
+        if not isinstance(label, str) or not label.isprintable():
+            raise StudyError(f"{place}.label: must be a string of one line, got {short(label)}")
+        _check_when(when, panels, f"{place}.when")
         table = {key: value for key, value in entry.items() if key not in ("label", "when")}
-        for below, grid_point in _expand(table, place):
-            config = complete("agent", grid_point, below)
-            agents.append((below, config, label or _label(config), when, grid_point))
-    distinct = _distinct([(place, agent) for place, agent, *_ in agents])
-    for place, agent in distinct if check else ():
-        _try("agent", agent, place)
-    if len(problems) * len(lengths) * len(agents) > MOST_SETTINGS:
-        raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
-    titles = _titles([problem for _, problem in problems])
-    grid = [
-        (f"{title}, {n} episodes" if len(lengths) > 1 else title, problem, agent, n, base, table)
-        for (_, problem), title in zip(problems, titles)
-        for n in lengths
-        for _, agent, base, when, table in agents
-        if _holds(when, problem)
-    ]
-    labels = _labels([(panel, base, agent) for panel, _, agent, _, base, _ in grid])
-    settings: dict[str, Setting] = {}
-    for (panel, problem, agent, n, base, table), label in zip(grid, labels):
-        setting = Setting(problem, agent, n, solved, panel, label, base, table)
-        settings.setdefault(setting.key, setting)
-    return list(settings.values())
+        which = first.setdefault(label or i, i)
+        for below, point in _expand(table, place):
+            config = complete("agent", point, below)
+            agents.append(_Agent(below, config, label or _label(config), when, which, point))
+    return agents
 
 
 def _expand(table: Any, place: str) -> list[tuple[str, Any]]:
@@ -309,11 +354,13 @@ def _expand(table: Any, place: str) -> list[tuple[str, Any]]:
     if isinstance(table, list):
         if not table:
             raise StudyError(f"{place}: the list is empty, and so is the grid")
-        if not isinstance(table[0], Mapping):
-            return [(place, item) for item in table]
         return [
-            point for i, item in enumerate(table) for point in _expand(item, f"{place}[{i}]")
-        ]  # fmt: skip
+            point
+            for i, item in enumerate(table)
+            for point in (
+                _expand(item, f"{place}[{i}]") if isinstance(item, Mapping) else [(place, item)]
+            )
+        ]
     if not isinstance(table, Mapping):
         return [(place, table)]
     axes = [
@@ -333,71 +380,71 @@ def _size(table: Any) -> int:
     return 1
 
 
-def _try(kind: str, config: Config, place: str) -> None:
-    """Make it once, so that it checks its own values."""
+def _try(kind: str, configs: Iterable[tuple[str, Config]]) -> None:
+    """Make each once, so that it checks its own values."""
     from blockmdp.mdp import BlockMDP  # late, and only here: what the parts are is their affair
 
-    seed = {"seed": 0} if kind == "problem" and takes_seed(config) else {}
-    try:
-        made = build(kind, config, **seed)
-    except StudyError:
-        raise
-    except Exception as error:
-        raise StudyError(f"{place}: {config['name']}: {one_line(error)}") from None
-    if kind == "problem":
+    for place, config in {
+        _canonical(config): (place, config) for place, config in configs
+    }.values():
+        seed = {"seed": 0} if kind == "problem" and takes_seed(config) else {}
+        try:
+            made = build(kind, config, **seed)
+        except (Exception, SystemExit) as error:  # a user's own part may fail in any way
+            why = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+            raise StudyError(f"{place}: {config['name']}: {why}{one_line(error)}") from None
+        what = f"{place}: {config['name']} makes a {type(made).__name__}"
+        if kind == "agent" and not hasattr(made, "fit"):
+            raise StudyError(f"{what}, which has no fit")
+        if kind == "problem" and not (isinstance(made, BlockMDP) or hasattr(made, "step")):
+            raise StudyError(f"{what}, neither a BlockMDP nor a Gymnasium environment")
         if hasattr(made, "close"):
             made.close()
-        if not (isinstance(made, BlockMDP) or hasattr(made, "step")):
-            raise StudyError(
-                f"{place}: {config['name']} makes a {type(made).__name__}, "
-                "neither a BlockMDP nor a Gymnasium environment"
-            )
-    elif not hasattr(made, "fit"):
-        raise StudyError(
-            f"{place}: {config['name']} makes a {type(made).__name__}, which has no fit"
-        )
 
 
 def _solved(table: Any) -> Config:
     if not isinstance(table, Mapping):
-        raise StudyError(f"solved: must be a table, got {table!r:.60}")
+        raise StudyError(f"solved: must be a table, got {short(table)}")
     for key in table:
         if key not in SOLVED:
             raise StudyError(f"solved.{key}: there is no such key{suggest(key, SOLVED)}")
     solved: Config = dict(SOLVED) | dict(table)
-    _whole("solved.window", solved["window"], 1)
+    solved["window"] = _whole("solved.window", solved["window"], 1)
     for key in ("share", "above"):
         value = solved[key]
+        if key == "above" and value in (None, "none"):
+            solved[key] = None
+            continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and math.isfinite(value)) and not (key == "above" and value is None):
-            raise StudyError(f"solved.{key}: must be a number, got {value!r:.60}")
-        solved[key] = None if value is None else float(value)
+        if not (number and math.isfinite(value)):
+            raise StudyError(f"solved.{key}: must be a number, got {short(value)}")
+        solved[key] = float(value)
     if not 0 < solved["share"] <= 1:
         raise StudyError(f"solved.share: must be in (0, 1], got {solved['share']}")
     return solved
 
 
-def _check_when(when: Any, problems: Sequence[Config], place: str) -> None:
-    known = {key for problem in problems for key in problem}
+def _check_when(when: Any, panels: Sequence[Config], place: str) -> None:
+    known = {key for panel in panels for key in panel if key != SOURCE}
     for table in when if isinstance(when, list) else [when]:
         if not isinstance(table, Mapping):
             raise StudyError(f"{place}: must be a table, such as {{ horizon = 5 }}, or several; "
-                             f"got {table!r:.60}")  # fmt: skip
+                             f"got {short(table)}")  # fmt: skip
         for key in table:
             if key not in known:
                 raise StudyError(f"{place}.{key}: no problem has it{suggest(key, known)}")
-    if not any(_holds(when, problem) for problem in problems):
+    if not any(_holds(when, panel) for panel in panels):
         raise StudyError(f"{place}: holds for no problem of this study")
 
 
-def _holds(when: Any, problem: Config) -> bool:
-    """Whether a problem has the values that a table asks for, each one or one of a list; of several
+def _holds(when: Any, panel: Config) -> bool:
+    """Whether a panel has the values that a table asks for, each one or one of a list; of several
     tables one will do.
     """
     if isinstance(when, list):
-        return any(_holds(table, problem) for table in when)
+        return any(_holds(table, panel) for table in when)
     return all(
-        key in problem and problem[key] in (value if isinstance(value, list) else [value])
+        key in panel and panel[key] in (value if isinstance(value, list) else [value])
         for key, value in when.items()
     )
 
@@ -406,52 +453,61 @@ def _label(agent: Config) -> str:
     """How an agent is called in figures if the study does not say."""
     learner = agent.get("learner")
     if agent["name"] == "Tabular":
-        name = "OracleQ" if learner is None else learner["name"].rpartition(":")[2]
+        name = "OracleQ" if learner is None else _last(learner["name"])
         return f"{name}-{str(agent['on'])[:3]}"
-    return str(agent["name"].rpartition(":")[2].rpartition(".")[2])
+    return _last(agent["name"])
 
 
-def _labels(rows: Sequence[tuple[str, str, Config]]) -> list[str]:
-    """Labels of (panel, label, agent), with what tells agents of one label in one panel apart."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for panel, label, agent in rows:
-        groups.setdefault((panel, label), []).append(dict(_flatten(agent)))
-    varying: dict[str, list[str]] = {}
-    for (_, label), agents in groups.items():
-        names = varying.setdefault(label, [])
-        for name in dict.fromkeys(name for agent in agents for name in agent):
-            different = any(agent.get(name) != agents[0].get(name) for agent in agents)
-            if different and name not in names and not name.endswith("source"):
-                names.append(name)
-    told = []
-    for _, label, agent in rows:
-        flat = dict(_flatten(agent))
-        words = [f"{name.rpartition('.')[2] if not name.endswith('.name') else name[:-5]}"
-                 f"={_say(flat[name])}" for name in varying[label] if name in flat]  # fmt: skip
-        told.append(" ".join([label, *words]))
-    return told
+def _last(path: str) -> str:
+    return path.rpartition(":")[2].rpartition(".")[2]
+
+
+def _labels(agents: Sequence[_Agent], panels: Iterable[tuple[int, ...]]) -> list[str]:
+    """The agents' labels, with what tells those of one label in one panel apart; a panel is the
+    indices of its agents.
+    """
+    flats = [dict(_flatten(agent.config)) for agent in agents]
+    telling: dict[str, dict[str, None]] = {agent.label: {} for agent in agents}
+    for indices in dict.fromkeys(panels):
+        groups: dict[str, list[Config]] = {}
+        for i in indices:
+            groups.setdefault(agents[i].label, []).append(flats[i])
+        for label, group in groups.items():
+            telling[label] |= dict.fromkeys(varying(group))
+    return [
+        " ".join(
+            [agent.label, *(f"{_last(name.removesuffix('.name'))}={_say(flat[name])}"
+             for name in telling[agent.label] if name in flat)]
+        )
+        for agent, flat in zip(agents, flats)
+    ]  # fmt: skip
 
 
 def _titles(problems: Sequence[Config]) -> list[str]:
     """Panels' titles: what tells the problems apart."""
     flats = [dict(_flatten(problem)) for problem in problems]
-    names = list(dict.fromkeys(name for flat in flats for name in flat if name != "source"))
-    varying = [n for n in names if any(flat.get(n) != flats[0].get(n) for flat in flats)]
+    telling = varying(flats)
     titles = []
     for flat in flats:
         words = [
-            str(flat[n]) if n == "name" else f"{'H' if n == 'horizon' else n} = {_say(flat[n])}"
-            for n in varying
+            _say(flat[n]) if n == "name" else f"{'H' if n == 'horizon' else n} = {_say(flat[n])}"
+            for n in telling
             if n in flat
         ]
-        titles.append(", ".join(words) or str(flat["name"]))
+        titles.append(", ".join(words) or _say(flat["name"]))
     return titles
+
+
+def varying(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys under which not all tables have the same, but for digests of files."""
+    keys = dict.fromkeys(key for table in tables for key in table if not key.endswith(SOURCE))
+    return [key for key in keys if len({repr(table.get(key, ...)) for table in tables}) > 1]
 
 
 def _names(setting: Setting) -> dict[str, set[str]]:
     """What `--only` can ask for -> the values it has."""
     names: dict[str, set[str]] = {
-        "agent": {setting.label, setting.agent["name"]},
+        "agent": {setting.label, setting.base, setting.agent["name"]},
         "problem": {setting.problem["name"], setting.panel},
     }
     for dotted, value in setting.flat.items():
@@ -462,9 +518,11 @@ def _names(setting: Setting) -> dict[str, set[str]]:
 
 
 def _say(value: Any) -> str:
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and float(brief := f"{value:g}") == value:
+        return brief
+    return " ".join(str(value).split())
 
 
 def _flatten(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -475,34 +533,55 @@ def _flatten(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
             yield f"{above}{key}", value
 
 
-def _distinct(rows: Iterable[tuple[str, Config]]) -> list[tuple[str, Config]]:
-    return list({_canonical(config): (place, config) for place, config in rows}.values())
-
-
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _whole(place: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise StudyError(f"{place}: must be a whole number, got {value!r:.60}")
+        raise StudyError(f"{place}: must be a whole number, got {short(value)}")
     try:
         return whole_number(place, value, least)
     except ValueError as error:
         raise StudyError(one_line(error).replace(" ", ": ", 1)) from None
 
 
-def _check_plain(value: Any, place: str) -> None:
+def _check_plain(value: Any, place: str, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise StudyError(f"{place:.60}: is nested too deeply")
     if isinstance(value, Mapping):
         for key, below in value.items():
             if not isinstance(key, str):
-                raise StudyError(f"{place}: keys must be strings, got {key!r:.60}")
-            _check_plain(below, f"{place}.{key}".strip("."))
+                raise StudyError(f"{place}: keys must be strings, got {short(key)}")
+            _check_plain(below, f"{place}.{key}".strip("."), depth + 1)
+    elif depth == 0:
+        raise StudyError(f"a study is a table, got {short(value)}")
     elif isinstance(value, list):
         for i, below in enumerate(value):
-            _check_plain(below, f"{place}[{i}]")
+            _check_plain(below, f"{place}[{i}]", depth + 1)
     elif not (value is None or isinstance(value, bool | int | float | str)):
         raise StudyError(f"{place}: a {type(value).__name__} has no use in a study")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise StudyError(f"{place}: {short(value)} is too large for a number of 64 bits")
+    elif value != value:
+        raise StudyError(f"{place}: nan is no number")
+
+
+def _parse(text: str) -> Any:
+    """A value as a study file writes it; what is none is a string."""
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text.strip()
+    return document["value"] if len(document) == 1 else text.strip()
+
+
+def _named(table: Any) -> list[tuple[Any, Any]]:
+    """What can be reached from a table by its keys, or from a list of them by label and name."""
+    if isinstance(table, dict):
+        return list(table.items())
+    rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
+    return [(row.get(key), row) for row in rows for key in ("label", "name")]
 
 
 def _change(document: dict[str, Any], change: str) -> None:
@@ -510,41 +589,29 @@ def _change(document: dict[str, Any], change: str) -> None:
     path, equals, text = change.partition("=")
     if not equals or not path.strip():
         raise StudyError(f"--set {change}: must be key=value, such as episodes=5000")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        value = text.strip()
     *parents, last = path.strip().split(".")
     tables: list[Any] = [document]
     for part in parents:
-        below = []
-        for table in tables:
-            found = table.get(part) if isinstance(table, dict) else None
-            if isinstance(table, list):
-                found = [row for row in table if isinstance(row, dict)
-                         and part in (row.get("label"), row.get("name"))] or None  # fmt: skip
-            if found is not None:
-                below.append(found)
-        if not below:
-            raise StudyError(f"--set {change}: the study has no {part!r}")
-        tables = below
-    tables = [row for t in tables for row in (t if isinstance(t, list) else [t])]
-    for table in tables:
+        named = [pair for table in tables for pair in _named(table)]
+        tables = [found for name, found in named if name == part]
+        if not tables:
+            near = suggest(part, {name for name, _ in named if isinstance(name, str)})
+            raise StudyError(f"--set {change}: the study has no {part!r}{near}")
+    for table in [row for t in tables for row in (t if isinstance(t, list) else [t])]:
         if not isinstance(table, dict):
             raise StudyError(f"--set {change}: {'.'.join(parents)} is no table")
-        table[last] = value
+        table[last] = _parse(text)
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """A study's document as a study file."""
+    """A study's document as a study file; None becomes "none"."""
     lines = [f"{_key(k)} = {_value(v)}" for k, v in document.items() if not _is_tables(v)]
     for key, value in document.items():
         if _is_tables(value):
             rows = value if isinstance(value, list) else [value]
             head = f"[[{_key(key)}]]" if isinstance(value, list) else f"[{_key(key)}]"
             for row in rows:
-                body = [f"{_key(k)} = {_value(v)}" for k, v in row.items() if v is not None]
-                lines += ["", head, *body]
+                lines += ["", head, *(f"{_key(k)} = {_value(v)}" for k, v in row.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -556,17 +623,17 @@ def _is_tables(value: Any) -> bool:
 
 def _key(key: str) -> str:
     bare = key.replace("-", "").replace("_", "")
-    return key if bare.isascii() and bare.isalnum() else json.dumps(key)
+    return key if bare.isascii() and bare.isalnum() else _value(key)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
+        inside = ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items())
         return f"{{ {inside} }}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()
-    return repr(value)
+    return '"none"' if value is None else f"{value!s}"

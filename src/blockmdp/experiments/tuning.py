@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from blockmdp.experiments.catalogue import SOURCE
 from blockmdp.experiments.driver import run_study
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.store import StoreError
-from blockmdp.experiments.study import Setting, Study, to_toml
+from blockmdp.experiments.study import Setting, Study, to_toml, varying
 
 __all__ = ["FIRST_SEED", "best_settings", "tune"]
 
@@ -37,53 +39,65 @@ def tune(
         raise StoreError(f"tuning seeds are those from {FIRST_SEED} on: the study uses them itself")
     trial = study.on_seeds(numbers, f"{study.name}.tuning")
     best = best_settings(run_study(trial, out, **options))
+    whole = Study(study.document, folder=study.folder, check=False)
+    axes = varying([{"episodes": s.episodes} | s.problem for s in whole.settings])
     entries: dict[str, dict[str, Any]] = {}
-    axes = _axes(study)
-    for setting, _ in best:
+    for setting, _ in sorted(best, key=lambda point: point[0].entry):
         entry = entries.setdefault(
-            f"{setting.base} {setting.table}", {"label": setting.base, **setting.table, "when": []}
+            f"{setting.entry} {setting.table}", {"label": setting.base, **setting.table, "when": []}
         )
-        entry["when"].append({key: setting.problem[key] for key in axes if key in setting.problem})
-    document = dict(study.document) | {"agent": list(entries.values())}
+        entry["when"].append(_when(setting, axes))
     for entry in entries.values():
-        if len({str(when) for when in entry["when"]}) == len(study.panels):
+        if len(entry["when"]) == len(whole.panels):
             del entry["when"]
+    document = dict(study.document) | {"agent": list(entries.values())}
+    if study.seeds != whole.seeds:
+        document["seeds"] = study.seeds
     tuned = Study(document, f"{study.name}.tuned", study.folder)
     lines = [
-        f"# Made by: {how or 'blockmdp tune'}",
-        f"# Each agent's best point of the grid of {study.name}.toml in each panel: the one with",
-        "# the most reward per trajectory, oracle and tests included, over tuning seeds",
-        f"# {numbers[0]} to {numbers[-1]}.",
+        f"Made by: {how or 'blockmdp tune'}",
+        f"Each agent's best point of the grid of {study.name}.toml in each panel: the one with",
+        "the most reward per trajectory, oracle and tests included, over tuning seeds",
+        f"{numbers[0]} to {numbers[-1]}.",
+        *(f"  {s.panel} | {s.label}: {score:.4f}" for s, score in best),
     ]
-    lines += [f"#   {s.panel} | {s.label}: {score:.4f}" for s, score in best]
+    if study.folder and any(SOURCE in setting.content for setting in tuned.settings):
+        document = {"modules": os.path.relpath(study.folder, out), **document}
     path = out / "tuned.toml"
-    path.write_text("\n".join(lines) + "\n\n" + to_toml(document), encoding="utf-8")
+    notes = "".join(f"# {' '.join(line.splitlines())}\n" for line in lines)
+    path.write_text(f"{notes}\n{to_toml(document)}", encoding="utf-8")
     return tuned, path
+
+
+def _when(setting: Setting, axes: list[str]) -> dict[str, Any]:
+    """What tells the setting's panel from the others."""
+    facts = {"episodes": setting.episodes} | setting.problem
+    values = {key: facts.get(key) for key in axes}
+    plain = all(isinstance(value, bool | int | float | str) for value in values.values())
+    return values if plain else {"panel": setting.panel}
 
 
 def best_settings(results: Results) -> list[tuple[Setting, float]]:
     """For each panel and agent the setting with the most reward per trajectory, and that."""
-    scores: dict[tuple[str, str], dict[str, list[float]]] = {}
-    settings = {setting.key: setting for setting in results.study.settings}
+    scores: dict[str, list[float]] = {}
     for setting, row in results.done:
         assert row.average is not None
-        points = scores.setdefault((setting.panel, setting.base), {})
-        points.setdefault(setting.key, []).append(
+        scores.setdefault(setting.key, []).append(
             row.average * setting.episodes / max(row.trajectories, 1)
         )
+    agents: dict[tuple[str, int], list[Setting]] = {}
+    for setting in results.study.settings:
+        agents.setdefault((setting.panel, setting.entry), []).append(setting)
     best = []
-    for panel, base in dict.fromkeys((s.panel, s.base) for s in results.study.settings):
-        points = scores.get((panel, base), {})
-        whole = {k: v for k, v in points.items() if len(v) == len(results.study.seeds)}
-        if not whole:
-            raise StoreError(f"no setting of {base} in {panel} came through all its tuning seeds")
-        means = {key: sum(values) / len(values) for key, values in whole.items()}
-        key = max(means, key=means.__getitem__)  # the first of equals
-        best.append((settings[key], means[key]))
+    for (panel, _), settings in agents.items():
+        points = [
+            (setting, sum(scores[setting.key]) / len(scores[setting.key]))
+            for setting in settings
+            if len(scores.get(setting.key, ())) == len(results.study.seeds)
+        ]
+        if not points:
+            raise StoreError(
+                f"no setting of {settings[0].base} in {panel} came through all its tuning seeds"
+            )
+        best.append(max(points, key=lambda point: point[1]))  # the first of equals
     return best
-
-
-def _axes(study: Study) -> list[str]:
-    problems = [setting.problem for setting in study.settings]
-    keys = dict.fromkeys(key for problem in problems for key in problem if key != "source")
-    return [key for key in keys if any(p.get(key) != problems[0].get(key) for p in problems)]

@@ -1,0 +1,288 @@
+"""What Feng et al. 2020 claim in Section 5, measured: pure functions of results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blockmdp.experiments import statistics
+from blockmdp.experiments.results import Results, Summary
+from blockmdp.experiments.store import Row
+from blockmdp.experiments.study import Setting
+
+__all__ = ["Claim", "as_text", "claims_of", "horizon_slopes"]
+
+V_STAR = 0.5
+NEAR = 0.9  # of the optimum
+Group = Sequence[tuple[Setting, Row]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, or an aim of ours, and what was measured.
+
+    Attributes
+    ----------
+    says : the claim, with the paper's figure.
+    measured : in words, with the interval.
+    holds : the verdict; None where there is no telling.
+    """
+
+    says: str
+    measured: str
+    holds: bool | None
+
+    @property
+    def verdict(self) -> str:
+        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+
+
+def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> list[Claim]:
+    """The claims that the results at hand can speak to.
+
+    Parameters
+    ----------
+    figures : "figure1" -> its results, and so on.
+    untuned : of the study of the untuned agent.
+    """
+    every = [row for results in figures.values() for row in results.done]
+    claims = []
+    locks = {"figure1": ("LockBernoulli", 0.80), "figure2": ("LockGaussian, sigma 0.1", 0.75)}
+    locks["figure3"] = ("LockGaussian, sigma 0.2", 0.75)
+    for name, (lock, share) in locks.items():
+        if name in figures:
+            claims.append(_near_optimal(figures[name].done, lock, share))
+    if figures:
+        claims.append(_as_good_as_the_skyline(figures))
+        claims.append(_better_than_q_learning(figures))
+        claims.append(_better_than_pcid(every))
+    if "figure1" in figures:
+        claims += [_obs_learners_fail(figures["figure1"], H) for H in (5, 10, 20)]
+    claims += [claim for row in _PAPER_NEEDS for claim in _oracle_trajectories(every, *row)]
+    return claims + ([] if untuned is None else _untuned(untuned))
+
+
+def as_text(claims: Sequence[Claim]) -> str:
+    """A table in Markdown."""
+    lines = ["| claim | measured | verdict |", "|---|---|---|"]
+    lines += [f"| {c.says} | {c.measured} | {c.verdict} |" for c in claims]
+    return "\n".join(lines)
+
+
+_PAPER_NEEDS = ((5, 100, 100), (10, 500, 1000), (20, 1000, 2500))
+
+
+def _near_optimal(done: Group, lock: str, share: float) -> Claim:
+    rows = [
+        row
+        for setting, row in done
+        if setting.base == "URL"
+        and setting.problem["horizon"] == 20
+        and setting.problem["switch"] in (0.2, 0.5)
+    ]
+    near = sum(_final(row) >= NEAR * V_STAR for row in rows)
+    low, high = statistics.wilson(near, len(rows))
+    more = "more than " if share < 0.8 else ""
+    return Claim(
+        f"{lock}, H = 20, switch 0.2 and 0.5: URL is near-optimal with probability "
+        f"{more}{share:.0%}",
+        f"{near} of {len(rows)} runs end within 10 % of the optimum: {_share(near, len(rows))}, "
+        f"95 % interval [{low:.2f}, {high:.2f}]",
+        None if not rows else bool(high >= share),
+    )
+
+
+def _as_good_as_the_skyline(figures: dict[str, Results]) -> Claim:
+    pairs = _pairs(figures, "URL", "OracleQ-lat")
+    good = sum(url.final >= 0.95 * skyline.final for url, skyline in pairs)
+    worst = min((url.final / skyline.final for url, skyline in pairs), default=math.nan)
+    return Claim(
+        "URL is mostly as good as the skyline, OracleQ-lat",
+        f"in {good} of {len(pairs)} panels its reward at the end is at least 95 % of the "
+        f"skyline's; in the worst {worst:.0%}",
+        None if not pairs else good > len(pairs) / 2,
+    )
+
+
+def _better_than_q_learning(figures: dict[str, Results]) -> Claim:
+    pairs = [p for p in _pairs(figures, "URL", "QLearning-lat") if "H = 20" in p[0].panel]
+    better = sum(url.final_low > 2 * q.final_high for url, q in pairs)
+    best = max((q.final for _, q in pairs), default=math.nan)
+    return Claim(
+        "URL is much better than QLearning-lat at H = 20",
+        f"more than twice its reward at the end in {better} of {len(pairs)} panels "
+        f"(intervals apart); QLearning-lat reaches at most {best:.3f}",
+        None if not pairs else better == len(pairs),
+    )
+
+
+def _better_than_pcid(done: Group) -> Claim:
+    """By reward per trajectory of any kind, each panel by a bootstrap of the difference."""
+    url, pcid = (_by_panel(done, base, _reward_per_trajectory) for base in ("URL", "PCID"))
+    wins = losses = 0
+    for panel in url.keys() & pcid.keys():
+        low, high = _difference(url[panel], pcid[panel])
+        wins += low > 0
+        losses += high < 0
+    n = len(url.keys() & pcid.keys())
+    return Claim(
+        "URL outperforms PCID in most cases",
+        f"in reward per trajectory it is ahead in {wins} of {n} panels and behind in {losses} "
+        "(95 % interval of the difference)",
+        None if not n else wins > n / 2,
+    )
+
+
+def _obs_learners_fail(figure: Results, H: int) -> Claim:
+    obs = [
+        s
+        for s in figure.summaries()
+        if s.agent.endswith("-obs") and f"H = {H}," in s.panel and s.runs
+    ]
+    says = f"OracleQ-obs and QLearning-obs are far from optimal even at small H: H = {H}"
+    if not obs:
+        return Claim(says, "not run", None)
+    best = max(obs, key=lambda s: s.final)
+    solved = sum(round(s.solved * s.runs) for s in obs)
+    return Claim(
+        says,
+        f"at best {best.final:.3f} [{best.final_low:.3f}, {best.final_high:.3f}] of {V_STAR} at "
+        f"the end ({best.agent}, {best.panel}); {solved} of {sum(s.runs for s in obs)} runs solved",
+        bool(best.final_high < NEAR * V_STAR),
+    )
+
+
+def _oracle_trajectories(done: Group, H: int, low: int, high: int) -> list[Claim]:
+    drawn = {
+        base: [
+            _oracle(row)
+            for setting, row in done
+            if setting.base == base and setting.problem["horizon"] == H
+        ]
+        for base in ("URL", "URL untuned")
+    }
+    if not drawn["URL"]:
+        return []
+    needs = f"{low}" if low == high else f"{low} to {high}"
+    tuned = sorted(set(drawn["URL"]))
+    auto = sorted(drawn["URL untuned"])
+    words = f"tuned: {', '.join(map(str, tuned))}"
+    if auto:
+        words += f"; untuned: median {np.median(auto):.0f}, at most {auto[-1]}, tests included"
+    says = f"H = {H}: the decoder needs {needs} trajectories"
+    return [Claim(says, words, bool(min(tuned) <= high))]
+
+
+def _untuned(results: Results) -> list[Claim]:
+    rows = [(setting, row) for setting, row in results.done if setting.base == "URL untuned"]
+    if not rows:
+        return []
+    solved = sum(row.solved_at is not None for _, row in rows)
+    panels = {setting.panel for setting, _ in rows}
+    pairs = _pairs({"untuned": results}, "URL untuned", "OracleQ-lat")
+    ratios = [url.solved_at / skyline.solved_at for url, skyline in pairs]
+    worst = max(ratios, default=math.nan)
+    return [
+        Claim(
+            "Ours: with nothing tuned, URL solves every seed of every panel",
+            f"{solved} of {len(rows)} runs in {len(panels)} panels",
+            solved == len(rows),
+        ),
+        Claim(
+            "Ours: it needs at most 1.1 times the trajectories of OracleQ on latent states",
+            f"ratio of medians {min(ratios, default=math.nan):.3f} to {worst:.3f} over "
+            f"{len(ratios)} panels, in {sum(r <= 1.1 for r in ratios)} at most 1.1",
+            bool(worst <= 1.1),
+        ),
+    ]
+
+
+def horizon_slopes(results: Results) -> list[dict[str, Any]]:
+    """How trajectories and seconds grow with H: log-log slopes, by problem and agent."""
+    groups: dict[tuple[str, str], dict[int, list[Row]]] = {}
+    for setting, row in results.done:
+        name = setting.problem["name"]
+        by_H = groups.setdefault((name, setting.base), {})
+        by_H.setdefault(setting.problem["horizon"], []).append(row)
+    table = []
+    for (name, agent), by_H in groups.items():
+        H = np.array(sorted(by_H))
+        at = [statistics.median_with_censoring([row.solved_at for row in by_H[h]]) for h in H]
+        solved = [sum(row.solved_at is not None for row in by_H[h]) for h in H]
+        seconds = [float(np.mean([row.seconds for row in by_H[h]])) for h in H]
+        table.append(
+            {
+                "problem": name,
+                "agent": agent,
+                "H": H.tolist(),
+                "solved": [f"{n} of {len(by_H[h])}" for n, h in zip(solved, H)],
+                "trajectories": at,
+                "seconds": seconds,
+                "slope": _slope(H, at),
+                "slope_seconds": _slope(H, seconds),
+            }
+        )
+    return table
+
+
+def _slope(H: Any, y: Sequence[float]) -> float:
+    good = np.isfinite(y)
+    if good.sum() < 2:
+        return math.nan
+    return float(np.polyfit(np.log(np.asarray(H)[good]), np.log(np.asarray(y)[good]), 1)[0])
+
+
+def _pairs(figures: dict[str, Results], one: str, other: str) -> list[tuple[Summary, Summary]]:
+    """Summaries of two agents in each panel that has both."""
+    pairs = []
+    for results in figures.values():
+        found = {(s.panel, s.agent): s for s in results.summaries() if s.runs}
+        for panel in results.study.panels:
+            if (panel, one) in found and (panel, other) in found:
+                pairs.append((found[panel, one], found[panel, other]))
+    return pairs
+
+
+def _by_panel(
+    done: Group, base: str, value: Callable[[Setting, Row], float]
+) -> dict[Any, list[float]]:
+    groups: dict[Any, list[float]] = {}
+    for setting, row in done:
+        if setting.base == base:
+            key = setting.panel, setting.problem["name"], setting.problem.get("sigma")
+            groups.setdefault(key, []).append(value(setting, row))
+    return groups
+
+
+def _reward_per_trajectory(setting: Setting, row: Row) -> float:
+    assert row.average is not None
+    return row.average * setting.episodes / row.trajectories
+
+
+def _difference(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """The bootstrap interval of mean(a) - mean(b)."""
+    means = [
+        values[statistics.resamples(len(values))].mean(axis=1) for values in map(np.array, (a, b))
+    ]
+    low, high = np.quantile(means[0] - means[1][::-1], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _final(row: Row) -> float:
+    assert row.final is not None
+    return row.final
+
+
+def _oracle(row: Row) -> int:
+    import json
+
+    ledger = json.loads(row.ledger)
+    return int(ledger.get("oracle", 0) + ledger.get("test", 0))
+
+
+def _share(k: int, n: int) -> str:
+    return f"{k / n:.0%}" if n else "-"

@@ -1,0 +1,262 @@
+"""What the tests of faults share: a user's module that goes wrong, studies of it, and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+MODULE = '''
+import os, signal, time
+from pathlib import Path
+
+import numpy as np
+
+from blockmdp import Tabular
+
+MENDED = Path(__file__).with_name("mended")
+HOARD = []
+
+
+class Slow:
+    """Tabular, after a nap."""
+
+    def __init__(self, nap: float = 0.0):
+        self.nap = nap
+
+    def fit(self, problem, episodes, seed):
+        time.sleep(self.nap)
+        self.returns_ = Tabular().fit(problem, episodes, seed=seed).returns_
+
+
+class Faulty:
+    """Some numbers, but only once it is mended."""
+
+    def __init__(self, nap: float = 0.0):
+        self.nap = nap
+
+    def fit(self, problem, episodes, seed):
+        time.sleep(self.nap)
+        if not MENDED.exists():
+            self.fault()
+        self.returns_ = np.random.default_rng(seed).random(episodes)
+
+
+class Killer(Faulty):
+    def fault(self):
+        print("farewell", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Hanger(Faulty):
+    def fault(self):
+        time.sleep(10_000)
+
+
+class Glutton(Faulty):
+    def fault(self):
+        while True:
+            HOARD.append(np.zeros(2**23))
+
+
+class Leaker(Faulty):
+    def fault(self):
+        HOARD.append(np.zeros(2**26))
+
+
+class Thrower(Faulty):
+    def fault(self):
+        raise ValueError("bad luck")
+'''
+
+FAULTY = ("Killer", "Hanger", "Glutton", "Thrower")
+
+STEADY_STUDY = """
+seeds = {seeds}
+episodes = 300
+[problem]
+name = "lock_bernoulli"
+horizon = [2, 3]
+[[agent]]
+name = "faulty:Slow"
+nap = {nap}
+"""
+
+# A Leaker takes half of the memory and keeps it: two are too many for one process, but it is sound.
+FAULTY_STUDY = """
+seeds = 1
+episodes = 300
+[problem]
+name = "lock_bernoulli"
+horizon = 2
+""" + "".join(
+    f'[[agent]]\nname = "faulty:{name}"\nnap = {nap}\n'
+    for name, nap in [*((name, 0.0) for name in FAULTY), ("Leaker", [0.0, 0.01, 0.02])]
+)
+CAPS = ("--timeout", "5", "--memory", "1")
+
+
+def make_lab(folder: Path) -> Path:
+    """A folder with a user's module and study files."""
+    (folder / "faulty.py").write_text(MODULE)
+    (folder / "steady.toml").write_text(STEADY_STUDY.format(seeds=14, nap=0.1))
+    (folder / "long.toml").write_text(STEADY_STUDY.format(seeds=2, nap="[0.0, 600.0]"))
+    (folder / "faulty.toml").write_text(FAULTY_STUDY)
+    return folder
+
+
+# --- the command, in a process of its own ---------------------------------------------------------
+class Command:
+    """`blockmdp ARGUMENTS` in a real process; a warm one is forked off one that has everything
+    imported, which saves seconds.
+    """
+
+    def __init__(self, lab, *arguments, warm=True, fsize=None, env=()):
+        self._err = Path(lab) / f"stderr-{os.urandom(8).hex()}"
+        words, env = [str(word) for word in arguments], dict(env)
+        if warm:
+            self._process = _warm.Process(
+                target=_command, args=(words, str(lab), str(self._err), fsize, env)
+            )
+            self._process.start()
+        else:
+            with self._err.open("wb") as err:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "blockmdp.cli", *words],
+                    stdout=subprocess.DEVNULL,
+                    stderr=err,
+                    cwd=lab,
+                    env={**os.environ, **env},
+                )
+        self.pid = self._process.pid
+
+    def is_alive(self):
+        return _state(self.pid) is not None
+
+    def until(self, holds):
+        """Wait for something while it runs."""
+        wait_until(lambda: holds() or not self.is_alive())
+        assert holds(), self.stderr
+
+    def send(self, signum):
+        os.kill(self.pid, signum)
+
+    def wait(self, seconds=120):
+        """Its exit status, as a shell gives it."""
+        if isinstance(self._process, subprocess.Popen):
+            status = self._process.wait(seconds)
+        else:
+            self._process.join(seconds)
+            status = self._process.exitcode
+        assert status is not None, f"still running after {seconds} s: {self.stderr}"
+        return status if status >= 0 else 128 - status
+
+    @property
+    def stderr(self):
+        return self._err.read_text() if self._err.exists() else ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.is_alive():
+            self.send(signal.SIGKILL)
+        self.wait()
+
+
+_warm = multiprocessing.get_context("forkserver")
+_warm.set_forkserver_preload(["blockmdp.cli", "blockmdp.experiments.results", "distributed"])
+
+
+def _command(arguments, folder, err, fsize, env):
+    os.chdir(folder)
+    os.environ.update(env)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+    if fsize is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fsize, fsize))
+    from blockmdp.cli import main
+
+    sys.exit(main(arguments))
+
+
+def blockmdp(lab, *arguments, **options):
+    """The exit status of a command, and what it says on stderr."""
+    with Command(lab, *arguments, **options) as command:
+        return command.wait(), command.stderr
+
+
+# --- looking on -----------------------------------------------------------------------------------
+def wait_until(holds, seconds=120):
+    """Wait for something that comes sooner or later."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"did not happen in {seconds} s"
+        time.sleep(0.02)
+
+
+def children(pid):
+    """Processes that this one has started, and that live."""
+    stats = (_stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [int(stat[0]) for stat in stats if stat and int(stat[2]) == pid and stat[1] != "Z"]
+
+
+def are_gone(pids):
+    return all(_state(pid) is None for pid in pids)
+
+
+def _state(pid):
+    """A process's state, None if it has ended."""
+    stat = _stat(pid)
+    return stat[1] if stat and stat[1] not in "ZX" else None
+
+
+def _stat(pid):
+    """pid, state, parent"""
+    try:
+        before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return [before.split()[0], *after.split()[:2]]
+
+
+# --- stores ---------------------------------------------------------------------------------------
+def select(out, query):
+    with contextlib.closing(sqlite3.connect(f"file:{out}/runs.sqlite?mode=ro", uri=True)) as store:
+        return store.execute(query).fetchall()
+
+
+def finished(out):
+    """How many runs are finished."""
+    with contextlib.suppress(sqlite3.Error):
+        return select(out, "SELECT count(*) FROM runs WHERE error IS NULL")[0][0]
+    return 0
+
+
+def errors(out):
+    """Why runs failed, by the name of the agent's class."""
+    rows = select(
+        out,
+        "SELECT content, error FROM runs JOIN settings ON settings.key = runs.setting "
+        "WHERE error IS NOT NULL",
+    )
+    return {json.loads(text)["agent"]["name"].partition(":")[2]: why for text, why in rows}
+
+
+def content(out):
+    """All that must be the same however a study was done: not times, nor machines."""
+    columns = "key, setting, seed, error, average, final, solved_at, trajectories, ledger"
+    return [
+        select(out, f"SELECT {columns} FROM runs ORDER BY key"),
+        select(out, "SELECT key, curve FROM curves ORDER BY key"),
+        select(out, "SELECT key, content FROM settings ORDER BY key"),
+        select(out, "SELECT name, document FROM studies ORDER BY name"),
+    ]

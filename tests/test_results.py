@@ -1,0 +1,653 @@
+"""A small study, run for real: its frames, tables, curves, and the commands that show them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import re
+import shutil
+import sys
+import tomllib
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+
+import blockmdp as bm
+from blockmdp.cli import main
+from blockmdp.experiments import driver, statistics, tuning
+from blockmdp.experiments.results import Results
+from blockmdp.experiments.runs import Outcome, execute
+from blockmdp.experiments.store import Store, StoreError
+from blockmdp.experiments.study import Study
+
+OWN = """
+from pathlib import Path
+
+import blockmdp as bm
+
+
+def lock(horizon: int = 3, size: int | None = None, seed: int = 0):
+    return bm.lock_bernoulli(size or horizon, 0.0, seed)
+
+
+def any_lock(x, seed=0):
+    return bm.lock_bernoulli(3, 0.0, seed)
+
+
+class Unlucky:
+    "Fails, until a file says that it is mended."
+
+    def fit(self, problem, episodes, seed=0):
+        if not Path(__file__).with_name("mended").exists():
+            raise RuntimeError("no luck\\nwith seed %d" % seed)
+        self.returns_ = [1.0] * episodes
+
+
+class Guess:
+    "Is right where the horizon is what it guesses."
+
+    def __init__(self, horizon: int):
+        self.horizon = horizon
+
+    def fit(self, problem, episodes, seed=0):
+        self.returns_ = [float(problem.horizon == self.horizon)] * episodes
+"""
+TEXT = """
+seeds = 3
+episodes = 400
+[solved]
+window = 100
+share = 0.6
+[problem]
+name = "lock_bernoulli"
+horizon = [3, 4]
+[[agent]]
+name = "URL"
+batch = 30
+iterations = 2
+oracle = { name = "pca_kmeans", n_init = 1 }
+[[agent]]
+name = "Tabular"
+learner = { name = "OracleQ", lr = [0.1, 0.3] }
+[[agent]]
+name = "results_own:Unlucky"
+when.horizon = 3
+"""
+NAMES = ["URL", "OracleQ-lat lr=0.1", "OracleQ-lat lr=0.3"]
+PAIRS = [("H = 3", name) for name in [*NAMES, "Unlucky"]] + [("H = 4", name) for name in NAMES]
+
+
+def command(*arguments):
+    """The exit status of a command, and what it says on stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(argument) for argument in arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A folder with a study file, a module beside it, and what the command `run` said."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", sys.path[:])
+        folder = tmp_path_factory.mktemp("ran")
+        (folder / "results_own.py").write_text(OWN)
+        (folder / "small.toml").write_text(TEXT)
+        said = command("run", folder / "small.toml", "--out", folder / "out", "--jobs", 2)
+        yield SimpleNamespace(folder=folder, said=said)
+
+
+@pytest.fixture
+def results(ran):
+    return bm.Results(ran.folder / "out")
+
+
+@pytest.fixture
+def copied(ran, tmp_path):
+    """The same in a folder that may be changed."""
+    shutil.copytree(ran.folder, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """No run may be done."""
+
+    def refuse(*_):
+        raise AssertionError("there should be nothing to do")
+
+    monkeypatch.setattr(driver, "_executor", refuse)
+
+
+def of(results, panel, agent):
+    return [row for s, row in results.rows if (s.panel, s.label) == (panel, agent)]
+
+
+# --- run ------------------------------------------------------------------------------------------
+def test_run_tells_what_it_did_and_that_runs_failed(ran):
+    status, out, err = ran.said
+    assert status == 1
+    where = ran.folder / "out"
+    assert (
+        out
+        == f"18 runs of small are in {where}. See: blockmdp table {where}; blockmdp plot {where}\n"
+    )
+    lines = err.splitlines()
+    assert sum(line.startswith("failed: H = 3 | Unlucky | seed ") for line in lines) == 3
+    assert any(line.startswith("21/21 runs, ") for line in lines)
+    assert lines[-1] == f"blockmdp: 3 runs failed (blockmdp status {where} tells why)"  # fmt: skip
+
+
+def test_every_run_is_there_once(results):
+    assert len(results.study) == len(results.rows) == 21
+    assert (len(results.done), len(results.failed)) == (18, 3)
+    expected = [(panel, agent, seed) for panel, agent in PAIRS for seed in range(3)]
+    assert [(s.panel, s.label, row.seed) for s, row in results.rows] == expected
+    assert {row.key for _, row in results.rows} == {run.key for run in results.study.runs()}
+    assert repr(results) == "<results of small: 18 of 21 runs done>"
+
+
+def test_running_again_does_nothing(copied, idle):
+    before = Results(copied / "out").rows
+    status, out, _ = command("run", copied / "small.toml", "--out", copied / "out")
+    assert status == 1
+    assert out.startswith("18 runs of small are in ")
+    assert [row for _, row in Results(copied / "out").rows] == [row for _, row in before]
+
+
+def test_a_run_is_what_fitting_the_agent_gives(ran, results):
+    oracle = bm.oracles.pca_kmeans(n_init=1)
+    agents = {
+        "URL": lambda: bm.URL(oracle, batch=30, iterations=2),
+        "OracleQ-lat lr=0.3": lambda: bm.Tabular(bm.OracleQ(lr=0.3)),
+    }
+    curves = results.curves()
+    at = statistics.thin(400)
+    for label, make in agents.items():
+        for seed in range(3):
+            with threadpool_limits(1):
+                agent = make().fit(bm.lock_bernoulli(3, seed=seed), 400, seed=seed)
+            row = of(results, "H = 3", label)[seed]
+            assert row.average == agent.returns_.mean()
+            assert row.final == agent.returns_[-100:].mean()
+            assert json.loads(row.ledger) == agent.ledger_
+            assert row.trajectories == sum(agent.ledger_.values())
+            one = (curves.panel == "H = 3") & (curves.agent == label) & (curves.seed == seed)
+            curve = curves[one]
+            drawn = getattr(agent, "trajectories_", np.arange(1, 401))
+            assert curve.trajectories.tolist() == drawn[at - 1].tolist()
+            assert curve.average.to_numpy() == pytest.approx(np.cumsum(agent.returns_)[at - 1] / at)
+            solved = statistics.solved_at(agent.returns_, 0.3, 100)
+            assert row.solved_at == (None if solved is None else drawn[solved - 1])
+
+
+def test_the_oracle_s_training_counts_as_trajectories(results):
+    curves = results.curves()
+    first = curves[curves.seed == 0].groupby(["panel", "agent"]).trajectories.min()
+    assert first["H = 3", "OracleQ-lat lr=0.1"] == 2
+    assert first["H = 3", "URL"] > 30
+    for row in of(results, "H = 3", "URL"):
+        assert row.trajectories > 430
+        assert row.solved_at is None or row.solved_at > 130
+
+
+def test_a_second_study_in_the_same_directory_reuses_what_they_share(copied, monkeypatch):
+    done = []
+    take = driver.Pool.map
+
+    def watched(self, runs):
+        done.extend(runs := list(runs))
+        return take(self, runs)
+
+    monkeypatch.setattr(driver.Pool, "map", watched)
+    text = TEXT.replace("[3, 4]", "[2, 3]").replace("seeds = 3", "seeds = [2, 3]")
+    (copied / "second.toml").write_text(text)
+    options = ("--out", copied / "out", "--only", "agent=OracleQ-lat", "--only", "lr=0.1")
+    status, out, err = command("run", copied / "second.toml", *options, "--jobs", 1)
+    assert status == 0
+    assert {(run.setting.problem["horizon"], run.seed) for run in done} == {(2, 2), (2, 3), (3, 3)}
+    assert "3/3 runs" in err
+    assert out.startswith("4 runs of second are in ")
+    first, second = (Results(copied / "out", name) for name in ("small", "second"))
+    assert len(first.done) == 18
+    assert len(second.done) == 6  # those by URL and at the other rate come from the first study
+    shared = {row.key for _, row in first.rows} & {row.key for _, row in second.rows}
+    assert len(shared) == 4
+    assert Results(copied / "out").study.name == "second"
+    assert command("status", copied / "out")[1].startswith("second: 6 of 14 runs done, 1 failed, 7")
+    _, out, _ = command("status", copied / "out", "--study", "small")
+    assert out.startswith("small: 18 of 21 runs done")
+    status, out, err = command("table", copied / "out", "--study", "third")
+    assert (status, out) == (1, "")
+    assert err.endswith("holds no study 'third', only small, second\n")
+
+
+def test_a_failed_run_is_done_again_only_if_that_is_asked_for(copied, idle, monkeypatch):
+    (copied / "mended").touch()
+    arguments = ("run", copied / "small.toml", "--out", copied / "out", "--quiet")
+    status, out, err = command(*arguments)
+    assert (status, out) == (1, "")
+    assert err.startswith("blockmdp: 3 runs failed")
+    monkeypatch.undo()
+    before = Results(copied / "out").done
+    assert command(*arguments, "--retry-failed", "--jobs", 1) == (0, "", "")
+    after = Results(copied / "out")
+    assert (len(after.done), len(after.failed)) == (21, 0)
+    assert {row for _, row in before} < {row for _, row in after.done}
+    assert [row.average for row in of(after, "H = 3", "Unlucky")] == [1.0] * 3
+
+
+# --- from Python ----------------------------------------------------------------------------------
+def test_a_frame_has_a_row_for_each_run(results):
+    frame = results.frame()
+    assert len(frame) == 21
+    assert frame.columns.is_unique
+    assert {
+        *("panel", "agent", "seed", "average", "final", "solved_at", "trajectories", "seconds"),
+        *("error", "key", "problem.horizon", "problem.switch", "agent.learner.lr", "agent.batch"),
+        *("episodes", "ledger.learn", "ledger.oracle", "environment.blockmdp"),
+        *("environment.threads", "environment.numpy"),
+    } <= set(frame.columns)
+    done = frame[frame.error.isna()]
+    assert set(done["environment.threads"]) == {"1"}
+    assert set(done["environment.blockmdp"]) == {bm.__version__}
+    assert (done["ledger.learn"] == 400).all()
+    assert (done.seconds > 0).all()
+    means = done.groupby(["panel", "agent"]).final.mean()
+    for summary in results.summaries():
+        if summary.runs:
+            assert summary.final == pytest.approx(means[summary.panel, summary.agent])
+    failed = frame[frame.error.notna()]
+    assert set(failed.agent) == {"Unlucky"}
+    assert all("Traceback" in error and "no luck" in error for error in failed.error)
+
+
+def test_curves_are_a_frame_of_points(results):
+    curves = results.curves()
+    assert len(curves) == 18 * 200
+    assert list(curves) == [
+        *("panel", "agent", "seed", "episodes", "trajectories", "average", "sliding")
+    ]
+    last = curves[curves.episodes == 400].set_index(["panel", "agent", "seed"])
+    for setting, row in results.done:
+        point = last.loc[setting.panel, setting.label, row.seed]
+        assert point.average == pytest.approx(row.average)
+        assert point.sliding == pytest.approx(row.final)
+        assert point.trajectories == row.trajectories
+
+
+def test_a_summary_is_that_of_its_seeds(results):
+    summaries = results.summaries()
+    assert [(s.panel, s.agent) for s in summaries] == PAIRS
+    for s in summaries:
+        rows = of(results, s.panel, s.agent)
+        done = [row for row in rows if row.error is None]
+        assert (s.runs, s.failed) == (len(done), len(rows) - len(done))
+        if not done:
+            assert math.isnan(s.final)
+            continue
+        final = np.array([row.final for row in done])
+        solved = sum(row.solved_at is not None for row in done)
+        assert s.solved == solved / 3
+        assert (s.solved_low, s.solved_high) == statistics.wilson(solved, 3)
+        assert s.solved_at == statistics.median_with_censoring([row.solved_at for row in done])
+        assert s.final == pytest.approx(final.mean())
+        assert (s.final_low, s.final_high) == statistics.bootstrap(final)
+        assert s.iqm == statistics.iqm(final)
+        assert s.average == pytest.approx(np.mean([row.average for row in done]))
+        assert s.trajectories == np.median([row.trajectories for row in done])
+
+
+def test_a_study_is_run_from_python_too(tmp_path, ran, idle):
+    study = bm.Study.load(ran.folder / "small.toml").only(["agent=URL"])
+    results = study.run(ran.folder / "out", quiet=True)
+    assert isinstance(results, bm.Results)
+    assert len(results.done) == len(study) == 6
+    assert len(bm.Results(ran.folder / "out", study).rows) == 6
+
+
+# --- tables ---------------------------------------------------------------------------------------
+def test_a_table_in_words_has_a_line_for_each_summary(results):
+    head, *lines = results.table().splitlines()
+    assert re.split(r"  +", head) == [
+        *("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
+    ]
+    assert len(lines) == 7
+    assert [line.startswith("H = ") for line in lines] == [True, *[False] * 3, True, *[False] * 2]
+    assert re.split(r"  +", lines[3].strip()) == ["Unlucky", "0 (3 failed)", "-", "-", "-", "-"]
+    summary = results.summaries()[1]
+    cells = re.split(r"  +", lines[1].strip())
+    assert cells[:2] == ["OracleQ-lat lr=0.1", "3"]
+    assert cells[2].startswith(f"{summary.solved:.0%} [{summary.solved_low:.2f}, ")
+    assert cells[4].startswith(f"{summary.final:.3f} [{summary.final_low:.3f}, ")
+    assert cells[5] == f"{summary.iqm:.3f}"
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_a_table_in_markdown_has_as_many_columns_in_each_row(results):
+    lines = results.table("markdown").splitlines()
+    assert len(lines) == 9
+    assert all(line.startswith("| ") and line.endswith(" |") for line in (lines[0], *lines[2:]))
+    assert {line.count("|") for line in lines} == {8}
+    assert set(lines[1]) == {"|", "-"}
+
+
+def test_a_table_as_csv_has_the_summaries_numbers(results):
+    frame = pd.read_csv(io.StringIO(results.table("csv")))
+    assert list(zip(frame.panel, frame.agent, strict=True)) == PAIRS
+    for (_, row), summary in zip(frame.iterrows(), results.summaries(), strict=True):
+        for name in ("runs", "failed", "solved", "solved_at", "final", "iqm", "seconds"):
+            assert row[name] == pytest.approx(getattr(summary, name), nan_ok=True)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv"])
+def test_the_command_table_prints_the_table(form, ran, results):
+    assert command("table", ran.folder / "out", "--format", form) == (
+        *(0, results.table(form) + "\n", ""),
+    )
+
+
+# --- figures --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("y", ["average", "sliding"])
+def test_a_panel_s_curves_are_mean_and_deviation_over_seeds(results, y):
+    panels = results.panels(y)
+    assert [panel.title for panel in panels] == ["H = 3", "H = 4"]
+    assert [panel.optimum for panel in panels] == [0.5, 0.5]
+    frame = results.curves()
+    for panel in panels:
+        assert [curve.label for curve in panel.curves] == NAMES  # none of the one that failed
+        for curve in panel.curves[1:]:  # whose runs all have the same x
+            of_it = frame[(frame.panel == panel.title) & (frame.agent == curve.label)]
+            seeds = of_it.pivot_table(index="trajectories", columns="seed", values=y)
+            assert np.array_equal(curve.x, seeds.index)
+            assert curve.mean == pytest.approx(seeds.mean(axis=1).to_numpy())
+            assert curve.std == pytest.approx(seeds.std(axis=1, ddof=0).to_numpy())
+        url = panel.curves[0]
+        ends = frame[(frame.panel == panel.title) & (frame.agent == "URL")].groupby("seed")
+        assert url.x[0] == np.median(ends.trajectories.min())
+        assert url.x[-1] == np.median(ends.trajectories.max())
+        assert len(url.x) == len(url.mean) == len(url.std) == 200
+
+
+def test_a_figure_shows_all_that_any_panel_has(results):
+    figure = results.plot()
+    assert [ax.get_title() for ax in figure.axes] == ["H = 3", "H = 4"]
+    longest = max(curve.x[-1] for panel in results.panels() for curve in panel.curves)
+    assert {ax.get_xlim() for ax in figure.axes} == {(0.0, longest)}
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [*NAMES, "optimum"]
+
+
+def test_plot_draws_into_the_directory_or_into_a_file(copied):
+    status, out, err = command("plot", copied / "out")
+    files = [copied / "out" / f"small-average.{kind}" for kind in ("png", "pdf", "svg")]
+    assert (status, out.split(), err) == (0, [str(file) for file in files], "")
+    starts = [b"\x89PNG", b"%PDF", b"<?xml"]
+    assert [file.read_bytes()[: len(s)] for file, s in zip(files, starts, strict=True)] == starts
+    to = copied / "my.figure.png"
+    assert command("plot", copied / "out", "--y", "sliding", "--to", to)[:2] == (0, f"{to}\n")
+    assert to.read_bytes().startswith(b"\x89PNG")
+    assert to.read_bytes() != files[0].read_bytes()
+
+
+# --- export ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("kind", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])
+def test_what_is_exported_reads_back(kind, read, ran, results, tmp_path):
+    to = tmp_path / f"runs.{kind}"
+    assert command("export", ran.folder / "out", to) == (0, f"21 runs to {to}\n", "")
+    frame, back = results.frame(), read(to)
+    assert list(back) == list(frame)
+    for name in ("panel", "agent", "seed", "key", "problem.horizon", "episodes"):
+        assert back[name].tolist() == frame[name].tolist()
+    for name in ("average", "final", "solved_at", "seconds", "agent.learner.lr", "ledger.oracle"):
+        expected = frame[name].to_numpy(float, na_value=np.nan)
+        assert back[name].to_numpy(float, na_value=np.nan) == pytest.approx(expected, nan_ok=True)
+    assert back.error.dropna().tolist() == frame.error.dropna().tolist()
+
+
+def test_parameters_of_several_types_are_exported_as_text(tmp_path, here):
+    study = here(problem={"name": "results_own:any_lock", "x": [1, "a", True, [2]]})
+    assert study.panels == ["x = 1", "x = a", "x = true", "x = [2]"]
+    run_here(study, tmp_path).export(tmp_path / "runs.parquet")
+    back = pd.read_parquet(tmp_path / "runs.parquet")
+    assert set(back["problem.x"]) == {"1", "a", "True", "[2]"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["export", "OUT", "runs.xls"], 2, "runs.xls: must end in .csv or .parquet"),
+        (["export", "OUT", "OUT/missing/runs.csv"], 1, "non-existent directory"),
+        (["plot", "OUT", "--to", "figure.gif"], 2, "--to figure.gif: must end in .png, .pdf or .s"),
+        (["plot", "OUT", "--to", "OUT/missing/a.png"], 1, "No such file or directory"),
+        (["status", "OUT/missing"], 1, "no runs in "),
+        (["table", "OUT", "--study", "other"], 1, "holds no study 'other', only small"),
+    ],
+)
+def test_what_cannot_be_done_gets_one_line(arguments, status, words, ran):
+    said = command(*(word.replace("OUT", str(ran.folder / "out")) for word in arguments))
+    assert said[:2] == (status, "")
+    assert said[2].count("\n") == 1
+    assert words in said[2]
+
+
+# --- status, list, dry runs -----------------------------------------------------------------------
+def test_status_tells_what_is_done_and_what_failed(ran, results):
+    status, out, err = command("status", ran.folder / "out")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "small: 18 of 21 runs done, 3 failed, 0 to do"
+    assert re.fullmatch(r"\d+ s of computing so far, \S+ s a run", lines[1])
+    assert lines[2:5] == [
+        f"failed: H = 3 | Unlucky | seed {seed}: with seed {seed}" for seed in range(3)
+    ]
+    assert lines[5] == "do them again with --retry-failed; tracebacks: blockmdp export"
+    assert len(lines) == 6
+
+
+def test_status_tells_what_is_missing(copied):
+    text = TEXT.replace("seeds = 3", "seeds = 9")
+    (copied / "small.toml").write_text(text)
+    with Store(copied / "out", write=True) as store:
+        store.register(Study.load(copied / "small.toml"))
+    lines = Results(copied / "out").status().splitlines()
+    assert lines[0] == "small: 18 of 63 runs done, 3 failed, 42 to do"
+    assert lines[1] == "nothing is running: give the command `blockmdp run` again to go on"
+    with Store(copied / "out", write=True) as store:
+        store.announce(study="small", jobs=2)
+        line = Results(copied / "out").status().splitlines()[1]
+    assert re.fullmatch(r"running now: process \d+ on \S+, 2 runs at a time, 0.0 runs/s", line)
+
+
+def test_status_shows_the_first_line_of_what_is_no_traceback(tmp_path, here):
+    study = here()
+    with Store(tmp_path, write=True) as store:
+        store.register(study)
+        for run in study.runs():
+            error = "took longer than the time-out of 3 s\nbye" if run.seed else "  "
+            store.add(run, Outcome(error=error, environment={"blockmdp": "1"}))
+    text = Results(tmp_path).status()
+    assert "seed 1: took longer than the time-out of 3 s\n" in text
+    assert "seed 0: ?\n" in text
+    assert "... and 3 more\n" in text
+    assert Results(tmp_path).table().count("(2 failed)") == 4
+    with pytest.raises(StoreError, match=r"no run of study in .* is done yet"):
+        Results(tmp_path).plot()
+    assert Results(tmp_path).curves().empty
+
+
+def test_list_names_what_there_is(capsys):
+    status, out, _ = command("list")
+    assert status == 0
+    lines = [line.strip() for line in out.splitlines()]
+    for kind in ("problems", "agents", "oracles", "learners"):
+        assert kind in lines
+    for name in ("lock_bernoulli", "URL", "PCID", "Tabular", "pca_kmeans", "gmm", "OracleQ"):
+        (line,) = (line for line in lines if line.startswith(f"{name}: "))
+        assert len(line) > len(name) + 10
+    assert "horizon = 20, switch = 0.2" in lines
+    assert 'learner = "none", on = "latent"' in lines
+
+
+def test_a_dry_run_prints_the_runs_and_does_none(ran, idle, tmp_path):
+    path, out = ran.folder / "small.toml", ran.folder / "out"
+    status, told, err = command("run", path, "--out", out, "--dry-run")
+    assert status == 0
+    lines = told.splitlines()
+    assert len(lines) == 21
+    assert lines[0] == "H = 4 | URL | seed 0  (done)"
+    assert [line for line in lines if not line.endswith("(done)")] == [
+        f"H = 3 | Unlucky | seed {seed}" for seed in range(3)
+    ]
+    assert err == "21 runs, 18 of them done\n"
+    elsewhere = tmp_path / "elsewhere"
+    options = ("--out", elsewhere, "--dry-run", "--only", "seed=1", "--set", "episodes=7")
+    status, told, err = command("run", path, *options)
+    assert (status, len(told.splitlines()), err) == (0, 7, "7 runs, 0 of them done\n")
+    assert not elsewhere.exists()
+
+
+# --- tune -----------------------------------------------------------------------------------------
+DOCUMENT = {
+    "seeds": 2,
+    "episodes": 20,
+    "problem": {"name": "lock_bernoulli", "horizon": [3, 4]},
+    "agent": [{"name": "results_own:Guess", "horizon": [3, 4]}],
+}
+
+
+@pytest.fixture
+def here(ran):
+    """Makes a study of that document, with some changes, and the module beside it."""
+    return lambda **changes: Study({**DOCUMENT, **changes}, folder=ran.folder)
+
+
+def run_here(study, out, **_):
+    """What `run_study` gives, in this process."""
+    with Store(out, write=True) as store:
+        store.register(study)
+        for run in study.runs():
+            store.add(run, execute(json.loads(run.setting.content), run.seed))
+    return Results(out, study)
+
+
+@pytest.fixture
+def tune(monkeypatch, tmp_path):
+    """Tunes a study in this process; gives what was tuned, read back from its file."""
+    monkeypatch.setattr(tuning, "run_study", run_here)
+
+    def run(study, seeds=2):
+        tuned, path = tuning.tune(study, tmp_path / "out", seeds=seeds)
+        read = Study.load(path)
+        assert [run.key for run in read.runs()] == [run.key for run in tuned.runs()]
+        assert [s.label for s in read.settings] == [s.label for s in tuned.settings]
+        return tuned, tomllib.loads(path.read_text())
+
+    return run
+
+
+def chosen(tuned):
+    return [(s.panel, s.agent["horizon"]) for s in tuned.settings]
+
+
+def test_the_command_tune_chooses_the_better_point_and_reports_on_fresh_seeds(copied, monkeypatch):
+    text = """
+    seeds = 2
+    episodes = 500
+    [problem]
+    name = "lock_bernoulli"
+    horizon = 3
+    [[agent]]
+    name = "Tabular"
+    learner = { name = "OracleQ", lr = [0.001, 0.1] }
+    """
+    (copied / "grid.toml").write_text(text)
+    options = ("--tuning-seeds", 3, "--jobs", 1)
+    status, out, err = command("tune", copied / "grid.toml", "--out", copied / "new", *options)
+    path = copied / "new" / "tuned.toml"
+    assert status == 0
+    assert f"the best settings are in {path}; now they are run on fresh seeds\n" in err
+    tuning, tuned = (Results(copied / "new", f"grid.{name}") for name in ("tuning", "tuned"))
+    assert {row.seed for _, row in tuning.done} == {1_000_000, 1_000_001, 1_000_002}
+    assert {row.seed for _, row in tuned.done} == {0, 1}
+    assert len(tuning.done) == 6
+    assert [s.agent["learner"]["lr"] for s, _ in tuned.done] == [0.1, 0.1]
+    table, _, told = out.rpartition("\n2 runs of grid.tuned are in ")
+    assert table == tuned.table()
+    assert told.endswith(f"blockmdp plot {copied / 'new'}\n")
+    monkeypatch.setattr(driver, "_executor", None)  # the file expands to runs that are all there
+    assert command("run", path, "--out", copied / "new", "--quiet") == (0, "", "")
+    assert command("tune", copied / "grid.toml", "--out", copied / "new", *options)[1] == out
+    notes = path.read_text().splitlines()
+    assert notes[0].startswith(f"# Made by: blockmdp tune {copied / 'grid.toml'} --out ")
+    scores = [line for line in notes if line.startswith("#   ")]
+    assert len(scores) == 1
+    assert scores[0].startswith("#   lock_bernoulli | OracleQ-lat lr=0.1: 0.")
+
+
+def test_panels_with_different_best_points_use_when(tune, ran, tmp_path, here):
+    tuned, document = tune(here())
+    assert chosen(tuned) == [("H = 3", 3), ("H = 4", 4)]
+    assert [s.label for s in tuned.settings] == ["Guess", "Guess"]
+    assert [entry["when"] for entry in document["agent"]] == [[{"horizon": 3}], [{"horizon": 4}]]
+    assert tuned.seeds == [0, 1]
+    assert (tmp_path / "out" / document["modules"]).resolve() == ran.folder
+
+
+def test_panels_with_the_same_best_point_need_no_when(tune, here):
+    agent = [{"name": "results_own:Guess", "horizon": [7, 8], "label": "mine"}, {"name": "Tabular"}]
+    tuned, document = tune(here(agent=agent))
+    assert document["agent"] == [
+        {"label": "mine", "name": "results_own:Guess", "horizon": 7},  # the first of equals
+        {"label": "OracleQ-lat", "name": "Tabular"},
+    ]
+    assert len(tuned.settings) == 4
+
+
+def test_each_agent_is_tuned_and_those_of_one_label_are_one(tune, here):
+    agent = [{"name": "results_own:Guess", "horizon": [n, n + 1]} for n in (3, 7)]
+    tuned, _ = tune(here(agent=agent))
+    assert chosen(tuned) == [("H = 3", 3), ("H = 3", 7), ("H = 4", 4), ("H = 4", 7)]
+    agent = [{"label": "mine", "name": "results_own:Guess", "horizon": n} for n in (7, 4, 3)]
+    tuned, _ = tune(here(agent=agent))
+    assert chosen(tuned) == [("H = 3", 3), ("H = 4", 4)]
+    assert [s.label for s in tuned.settings] == ["mine", "mine"]
+
+
+def test_panels_that_differ_in_episodes_are_told_apart(tune, here):
+    agent = {"name": "Tabular", "learner": {"name": "OracleQ", "lr": [0.01, 0.3]}}
+    tuned, document = tune(here(episodes=[10, 300], agent=[agent]), seeds=3)
+    assert len(tuned.settings) == 4
+    assert len(document["agent"]) == 2
+    for entry in document["agent"]:
+        assert all(when.keys() == {"episodes", "horizon"} for when in entry["when"])
+
+
+def test_panels_that_no_value_tells_apart_go_by_their_title(tune, here):
+    problem = [{"name": "results_own:lock"}, {"name": "results_own:lock", "size": 4}]
+    tuned, document = tune(here(problem=problem))
+    titles = ["size = none", "size = 4"]
+    assert chosen(tuned) == [*zip(titles, (3, 4), strict=True)]
+    assert [e["when"] for e in document["agent"]] == [[{"panel": titles[0]}], [{"size": 4}]]
+
+
+def test_a_part_of_a_study_can_be_tuned(tune, here):
+    part = here().only(["problem.horizon=4", "seed=1"])
+    tuned, _ = tune(part)
+    assert chosen(tuned) == [("H = 4", 4)]
+    assert tuned.seeds == [1]
+
+
+def test_tuning_takes_no_seed_of_the_study(tune, here):
+    with pytest.raises(StoreError, match="the study uses them itself"):
+        tune(here(seeds=[1_000_001]))
+
+
+def test_an_agent_that_never_comes_through_cannot_be_tuned(tune, here):
+    with pytest.raises(StoreError, match="no setting of Unlucky in H = 3 came through"):
+        tune(here(agent=[{"name": "results_own:Unlucky"}]))

@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-paper lint paper bench lock clean
+.PHONY: help setup test test-slow test-paper lint paper docs bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,10 @@ lint: $(INSTALLED) ## check style, format and types
 
 paper: $(INSTALLED) ## run the paper's experiments and draw its figures
 	$(BIN)/blockmdp reproduce
+
+docs: $(INSTALLED) ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open site/index.html"
 
 bench: $(INSTALLED) ## measure speed against the naive baseline
 	$(BIN)/python -m benchmarks

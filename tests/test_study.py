@@ -780,7 +780,11 @@ def test_an_agent_with_another_best_rate_in_each_panel_has_one_label():
         ),
         (
             {"name": ["lock_bernoulli", "lock_gaussian"]},
-            ["lock_bernoulli", "lock_gaussian, sigma = 0.1, truncate = false"],
+            ["lock_bernoulli", "lock_gaussian"],
+        ),
+        (
+            [{"name": "FrozenLake-v1"}, {"name": "FrozenLake-v1", "is_slippery": False}],
+            ["FrozenLake-v1", "is_slippery = false"],
         ),
         (
             {"name": "lock_bernoulli", "switch": [0.1234567, 0.1234568]},

@@ -38,7 +38,13 @@ PACKAGE = Path(__file__).parents[1]
 CATALOGUE: dict[str, dict[str, Callable[..., Any]]] = {
     "problem": {f.__name__: f for f in (envs.lock_bernoulli, envs.lock_gaussian)},
     "agent": {c.__name__: c for c in (URL, PCID, Tabular)},
-    "oracle": {f.__name__: f for f in (oracles.pca_kmeans, oracles.gmm, oracles.pca_dbscan_svm)},
+    "oracle": {
+        f.__name__: f
+        for f in (
+            *(oracles.AutoOracle, oracles.pca_kmeans, oracles.gmm, oracles.pca_dbscan_svm),
+            *(oracles.BernoulliMixture, oracles.SphericalMixture),
+        )
+    },
     "learner": {c.__name__: c for c in (learners.OracleQ, learners.QLearning)},
 }
 

@@ -145,7 +145,7 @@ def _loop(setting: Setting) -> str:
 
 def _figure(name: str, results: Results, titles: dict[tuple[str, str], str], y: Any) -> Any:
     panels = [replace(p, title=titles.get((name, p.title), p.title)) for p in results.panels(y)]
-    words = "average reward" if y == "average" else "reward, mean of the last 1000"
+    words = "average reward" if y == "average" else "sliding mean reward"
     return figures.learning_curves(panels, columns=3, y_label=words)
 
 

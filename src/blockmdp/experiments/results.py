@@ -241,7 +241,7 @@ class Results:
         panels = self.panels(y)
         if not panels:
             raise StoreError(f"no run of {self.study.name} in {self.directory} is done yet")
-        words = "average reward" if y == "average" else "reward, mean of the last trajectories"
+        words = "average reward" if y == "average" else "sliding mean reward"
         return figures.learning_curves(panels, columns=_columns(self.study), y_label=words)
 
     def export(self, path: str | Path) -> None:

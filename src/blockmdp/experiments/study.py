@@ -486,16 +486,24 @@ def _labels(agents: Sequence[_Agent], panels: Iterable[tuple[int, ...]]) -> list
 def _titles(problems: Sequence[Config]) -> list[str]:
     """Panels' titles: what tells the problems apart."""
     flats = [dict(_flatten(problem)) for problem in problems]
-    telling = varying(flats)
-    titles = []
-    for flat in flats:
-        words = [
-            _say(flat[n]) if n == "name" else f"{'H' if n == 'horizon' else n} = {_say(flat[n])}"
-            for n in telling
-            if n in flat
-        ]
-        titles.append(", ".join(words) or _say(flat["name"]))
+    every = varying(flats)
+    # not what the problems of one name have alone, and all alike, unless nothing else will do
+    few = [key for key in every if varying([{key: flat[key]} for flat in flats if key in flat])]
+    titles = [_title(flat, few) for flat in flats]
+    if len(set(titles)) < len({repr(flat) for flat in flats}):
+        titles = [_title(flat, every) for flat in flats]
     return titles
+
+
+def _title(flat: Mapping[str, Any], keys: Iterable[str]) -> str:
+    words = [
+        _say(flat[key])
+        if key == "name"
+        else f"{'H' if key == 'horizon' else key} = {_say(flat[key])}"
+        for key in keys
+        if key in flat
+    ]
+    return ", ".join(words) or _say(flat["name"])
 
 
 def varying(tables: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,0 +1,129 @@
+"""The curves and pictures of these pages: `python docs/curves.py` draws them into docs/img.
+
+Runs are kept in results/docs, so that a second call has less to do. `python docs/curves.py pcid`
+draws that page's only.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import blockmdp as bm
+from blockmdp.experiments import figures
+
+IMG = Path(__file__).parent / "img"
+OUT = Path(__file__).parents[1] / "results" / "docs"
+SEEDS = 20
+Table = dict[str, Any]
+
+LATENT = {"name": "Tabular", "on": "latent"}
+LOCK = {"name": "lock_bernoulli", "horizon": [5, 10, 20], "switch": 0.2}
+
+
+def with_oracle(name: str, n_states: int, **more: Any) -> Table:
+    """URL with one of the paper's oracles."""
+    return {"name": "URL", "oracle": {"name": name, "n_states": n_states}, **more}
+
+
+def curves(name: str, problem: Any, agents: list[Table], titles: tuple[str, ...] = ()) -> None:
+    """Mean of the last 1000 returns: mean and one standard deviation over seeds."""
+    document = {"seeds": SEEDS, "episodes": 10_000, "problem": problem, "agent": agents}
+    results = bm.Study(document, name).run(OUT, quiet=True)
+    print(f"{name}\n{results.table()}\n")
+    panels = results.panels("sliding")
+    panels = [replace(p, title=t) for p, t in zip(panels, titles)] if titles else panels
+    save(figures.learning_curves(panels, y_label="reward"), name)
+
+
+def save(figure: Figure, name: str, dpi: int = 110) -> None:
+    figure.savefig(IMG / f"{name}.png", dpi=dpi, pil_kwargs={"optimize": True})
+
+
+def url() -> None:
+    practised = [
+        with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=batch, when={"horizon": H})
+        for H, batch in ((5, 100), (10, 250), (20, 1000))
+    ]
+    curves("url", LOCK, [LATENT, *practised])
+    m = bm.lock_bernoulli(horizon=10, switch=0.2, seed=0)
+    agent = bm.URL(bm.oracles.pca_kmeans(3), batch=250).fit(m, 10_000, seed=0, record=True)
+    save(agent.plot(), "url-agent", dpi=90)
+
+
+def learners() -> None:
+    agents = [
+        {"name": "Tabular", "on": on, "learner": learner}
+        for on in ("latent", "observation")
+        for learner in ("OracleQ", "QLearning")
+    ]
+    curves("learners", LOCK, agents)
+
+
+def pcid() -> None:
+    practised = with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=250)
+    switches = LOCK | {"horizon": 10, "switch": [0.0, 0.2, 0.5]}
+    curves("pcid", switches, [LATENT, practised, {"name": "PCID"}])
+
+
+def auto_oracle() -> None:
+    gaussian = {"name": "lock_gaussian", "horizon": 20}
+    locks = [LOCK | {"horizon": 20}, gaussian | {"sigma": 0.1}, gaussian | {"sigma": 0.2}]
+    titles = ("LockBernoulli", "LockGaussian, sigma 0.1", "LockGaussian, sigma 0.2")
+    once = {"label": "URL, the paper's oracle", "iterations": 1, "test_batch": 0}
+    tuned = [
+        with_oracle("pca_kmeans", 3, batch=2000, when={"name": "lock_bernoulli"}, **once),
+        with_oracle("pca_kmeans", 4, batch=2500, when={"sigma": 0.1}, **once),
+        with_oracle("gmm", 5, batch=1000, when={"sigma": 0.2}, **once),
+    ]
+    untuned = {"name": "URL", "label": "URL, AutoOracle"}
+    curves("auto-oracle", locks, [LATENT, untuned, *tuned], titles)
+    oracles = {
+        "AutoOracle": bm.oracles.AutoOracle(),
+        "KMeans, 3 labels": bm.oracles.pca_kmeans(3),
+        "GMM, 5 labels": bm.oracles.gmm(5, n_init=3),
+    }
+    problems = (bm.lock_bernoulli(20), bm.lock_gaussian(20), bm.lock_gaussian(20, sigma=0.2))
+    panels = [
+        figures.Panel(title, [needed(label, oracle, m) for label, oracle in oracles.items()])
+        for title, m in zip(titles, problems)
+    ]
+    figure = figures.learning_curves(
+        panels, x_label="random trajectories to learn from", y_label="accuracy"
+    )
+    first = figure.axes[0]  # whose axes the others share
+    first.set_xscale("log")
+    first.set_xlim(10, 1000)
+    first.set_xticks([10, 100, 1000], ["10", "100", "1000"])
+    first.set_ylim(0.3, 1.03)
+    save(figure, "oracle-data")
+
+
+def needed(label: str, oracle: Any, m: bm.BlockMDP, seeds: int = 8) -> figures.Curve:
+    """How well an oracle tells the states of a lock apart, each counting alike."""
+    sizes = (10, 30, 100, 300, 1000)
+    shares = [
+        [
+            bm.URL(oracle, batch=n, iterations=1, test_batch=0)
+            .fit(m, episodes=1, seed=seed)
+            .accuracy(samples=200)[1:]
+            .mean()
+            for n in sizes
+        ]
+        for seed in range(seeds)
+    ]
+    print(m.name, label, np.round(np.mean(shares, axis=0), 3))
+    return figures.Curve(label, np.array(sizes), np.mean(shares, axis=0), np.std(shares, axis=0))
+
+
+PAGES = {"url": url, "learners": learners, "pcid": pcid, "auto-oracle": auto_oracle}
+
+if __name__ == "__main__":
+    IMG.mkdir(exist_ok=True)
+    for page in sys.argv[1:] or PAGES:
+        PAGES[page]()

@@ -13,10 +13,18 @@ True
 
 from blockmdp import emissions, oracles, rng, testing
 from blockmdp.agents import Tabular, load
-from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
-from blockmdp.envs import lock_bernoulli, lock_gaussian
+from blockmdp.emissions import (
+    Emission,
+    Hadamard,
+    Linear,
+    OneHotBernoulli,
+    OneHotGaussian,
+    PerLevel,
+    StateAndLevel,
+)
+from blockmdp.envs import comblock, diabolical_lock, lock_bernoulli, lock_gaussian
 from blockmdp.experiments import Results, Study
-from blockmdp.learners import Learner, OracleQ, QLearning
+from blockmdp.learners import UCBVI, Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
 from blockmdp.pcid import PCID
 from blockmdp.url import URL
@@ -25,9 +33,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PCID",
+    "UCBVI",
     "URL",
     "BlockMDP",
     "Emission",
+    "Hadamard",
     "Learner",
     "Linear",
     "OneHotBernoulli",
@@ -36,8 +46,11 @@ __all__ = [
     "PerLevel",
     "QLearning",
     "Results",
+    "StateAndLevel",
     "Study",
     "Tabular",
+    "comblock",
+    "diabolical_lock",
     "emissions",
     "load",
     "lock_bernoulli",

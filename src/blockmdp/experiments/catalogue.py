@@ -36,7 +36,10 @@ SOURCE = "source.sha256"  # of a user's own file; no parameter can have this nam
 PACKAGE = Path(__file__).parents[1]
 
 CATALOGUE: dict[str, dict[str, Callable[..., Any]]] = {
-    "problem": {f.__name__: f for f in (envs.lock_bernoulli, envs.lock_gaussian)},
+    "problem": {
+        f.__name__: f
+        for f in (*(envs.lock_bernoulli, envs.lock_gaussian, envs.comblock, envs.diabolical_lock),)
+    },
     "agent": {c.__name__: c for c in (URL, PCID, Tabular)},
     "oracle": {
         f.__name__: f
@@ -45,7 +48,7 @@ CATALOGUE: dict[str, dict[str, Callable[..., Any]]] = {
             *(oracles.BernoulliMixture, oracles.SphericalMixture),
         )
     },
-    "learner": {c.__name__: c for c in (learners.OracleQ, learners.QLearning)},
+    "learner": {c.__name__: c for c in (learners.OracleQ, learners.QLearning, learners.UCBVI)},
 }
 
 

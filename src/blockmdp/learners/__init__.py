@@ -3,5 +3,6 @@
 from blockmdp.learners.base import Learner, best_action, best_value
 from blockmdp.learners.oracleq import OracleQ
 from blockmdp.learners.qlearning import QLearning
+from blockmdp.learners.ucbvi import UCBVI
 
-__all__ = ["Learner", "OracleQ", "QLearning", "best_action", "best_value"]
+__all__ = ["UCBVI", "Learner", "OracleQ", "QLearning", "best_action", "best_value"]

@@ -1,0 +1,145 @@
+"""UCBVI: optimistic value iteration on an estimated model (Azar, Osband, Munos 2017), with a bonus
+that is small in practice.
+
+Their bonus is 7 H L / sqrt(n). Here it is c / sqrt(n), and what was never tried is worth `v_max`:
+with c = 0 this is R-MAX (Brafman and Tennenholtz 2002) that believes a first visit and goes on
+counting. After an episode only what can have changed is planned anew: the entries that the episode
+visited, and those from which a state is reached whose value has changed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.kernels.jit import inlined, jit
+from blockmdp.kernels.simulate import learn
+from blockmdp.learners.base import Learner, best_action, require
+
+__all__ = ["UCBVI"]
+
+
+class Tables(NamedTuple):
+    q: NDArray[np.float64]  # (H, S, A)
+    v: NDArray[np.float64]  # (H + 1, S), that of level H is 0
+    n: NDArray[np.int32]  # (H, S, A), visits
+    m: NDArray[np.int32]  # (H, S, A, S), transitions; a visit that ended the episode has none
+    r: NDArray[np.float64]  # (H, S, A), sum of rewards
+    path: NDArray[np.int32]  # (H, 2), state and action of this episode; -1 beyond its end
+    changed: NDArray[np.bool_]  # (2, S), scratch: whose value has changed, at this level and below
+    c: float
+    v_max: float
+
+
+@inlined
+def act(tables, k, h, s, key):
+    return best_action(tables.q, h, s, key)
+
+
+@inlined
+def update(tables, h, s, a, r, s_next):
+    tables.n[h, s, a] += 1
+    tables.r[h, s, a] += r
+    if s_next >= 0:
+        tables.m[h, s, a, s_next] += 1
+    tables.path[h, 0] = s
+    tables.path[h, 1] = a
+
+
+@inlined
+def backup(tables, h, s, a):
+    """The optimistic value of an action, from the counts and the values of the next level."""
+    n = tables.n[h, s, a]
+    if n == 0:
+        return tables.v_max
+    total = tables.r[h, s, a]
+    for t in range(tables.m.shape[3]):
+        if tables.m[h, s, a, t] > 0:
+            total += tables.m[h, s, a, t] * tables.v[h + 1, t]
+    return min(tables.v_max, total / n + tables.c / math.sqrt(n))
+
+
+@inlined
+def plan(tables, k):
+    H, S, A = tables.q.shape
+    changed = tables.changed
+    changed[:] = False
+    for i in range(H):
+        h = H - 1 - i
+        here = h % 2
+        below = 1 - here
+        anything = False
+        for t in range(S):
+            changed[here, t] = False
+            anything |= changed[below, t]
+        seen = tables.path[h, 0]
+        for s in range(S):
+            affected = False
+            for a in range(A):
+                due = s == seen and a == tables.path[h, 1]
+                if anything and not due and tables.n[h, s, a] > 0:
+                    for t in range(S):
+                        due |= changed[below, t] and tables.m[h, s, a, t] > 0
+                if due:
+                    tables.q[h, s, a] = backup(tables, h, s, a)
+                    affected = True
+            if affected:
+                best = tables.q[h, s, 0]
+                for a in range(1, A):
+                    best = max(best, tables.q[h, s, a])
+                changed[here, s] = best != tables.v[h, s]
+                tables.v[h, s] = best
+        tables.path[h, 0] = -1
+
+
+@jit
+def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
+    return learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns)
+
+
+@dataclass(frozen=True)
+class UCBVI(Learner):
+    """Optimistic value iteration on the model that the counts make.
+
+    Parameters
+    ----------
+    bonus : c in the exploration bonus c / sqrt(n); 0 believes what it has seen once.
+    v_max : the largest return of an episode; what was never tried is worth it.
+
+    Examples
+    --------
+    >>> from blockmdp import Tabular, lock_bernoulli
+    >>> Tabular(UCBVI()).fit(lock_bernoulli(horizon=10), episodes=2_000).value()
+    0.5
+    """
+
+    bonus: float = 0.1
+    v_max: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self, "bonus", 0.0, math.inf)
+        require(self, "v_max", -math.inf, math.inf)
+
+    def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
+        v = np.full((H + 1, S), float(self.v_max))
+        v[H] = 0.0
+        return Tables(
+            np.full((H, S, A), float(self.v_max)),
+            v,
+            np.zeros((H, S, A), np.int32),
+            np.zeros((H, S, A, S), np.int32),
+            np.zeros((H, S, A)),
+            np.full((H, 2), -1, np.int32),
+            np.zeros((2, S), np.bool_),
+            float(self.bonus),
+            float(self.v_max),
+        )
+
+    act = staticmethod(act)
+    update = staticmethod(update)
+    plan = staticmethod(plan)
+    compiled_loop = staticmethod(loop)

@@ -67,6 +67,7 @@ def learning_curves(
     panels: Sequence[Panel],
     *,
     columns: int = 3,
+    order: Sequence[str] = (),
     x_label: str = "training trajectories",
     y_label: str = "average reward",
 ) -> Figure:
@@ -77,6 +78,7 @@ def learning_curves(
     panels : what to draw. A label has the same colour and line style in all panels, and one entry
         in the legend.
     columns : panels in a row. Where all have an optimum, the y-axis runs from 0 to a tenth above.
+    order : labels that come first, there or not, so that several figures give them the same looks.
     x_label, y_label : one each for the whole figure.
 
     Examples
@@ -86,7 +88,9 @@ def learning_curves(
     >>> len(learning_curves([panel, panel]).axes)
     2
     """
-    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
+    there = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
+    looks = list(dict.fromkeys([*order, *there]))
+    labels = [label for label in looks if label in there]
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     entries = [*labels, *["optimum"] * any(panel.optimum is not None for panel in panels)]
@@ -101,7 +105,7 @@ def learning_curves(
         figure = Figure((width, height), layout=layout)
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for ax, panel, title in zip(grid.flat, panels, titles):
-            _draw(ax, panel, labels)
+            _draw(ax, panel, looks)
             ax.set_title(title, pad=4)
         ends = [curve.x[-1] for panel in panels for curve in panel.curves]
         grid.flat[0].set_xlim(0, max(ends, default=1))
@@ -117,8 +121,8 @@ def learning_curves(
         for ax in figure.axes:
             handles |= {label: artist for artist, label in zip(*ax.get_legend_handles_labels())}
         figure.legend(
-            handles.values(),
-            handles.keys(),
+            [handles[entry] for entry in entries],
+            entries,
             loc="outside upper center",
             ncols=in_a_row,
             frameon=False,
@@ -153,9 +157,9 @@ def _wrapped(title: str, width: int) -> str:
     return textwrap.fill(tied, width, break_long_words=False).replace("\xa0", " ")
 
 
-def _draw(ax: Axes, panel: Panel, labels: Sequence[str]) -> None:
+def _draw(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
     for curve in panel.curves:
-        i = labels.index(curve.label)
+        i = looks.index(curve.label)
         colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
         low, high = curve.mean - curve.std, curve.mean + curve.std
         ax.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)

@@ -43,6 +43,7 @@ class Report:
     Attributes
     ----------
     facts : what was run, where, how long: (name, words).
+    agents : in the order in which they are named and given colours.
     figures : (id, title, results) of each figure with learning curves.
     titles : panel titles to show instead, by (figure's id, panel).
     growth : rows of `horizon_slopes`.
@@ -53,6 +54,7 @@ class Report:
     summary: str
     facts: Sequence[tuple[str, str]]
     claims: Sequence[Claim]
+    agents: Sequence[str]
     figures: Sequence[tuple[str, str, Results]]
     titles: dict[tuple[str, str], str]
     growth: Sequence[dict[str, Any]]
@@ -77,7 +79,7 @@ def write_report(report: Report, path: Path) -> None:
 
 def _data(report: Report) -> tuple[list[dict[str, Any]], list[str]]:
     figures: list[dict[str, Any]] = []
-    agents: dict[str, None] = {}
+    agents = dict.fromkeys(report.agents)
     for name, _, results in report.figures:
         sliding = {p.title: p for p in results.panels("sliding")}
         panels, top = [], 0.0

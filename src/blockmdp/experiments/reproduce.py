@@ -42,6 +42,15 @@ PARTS = {
     "untuned": "untuned",
     "horizon": "horizon",
 }
+AGENTS = (
+    "URL",
+    "URL untuned",
+    "OracleQ-lat",
+    "PCID",
+    "QLearning-lat",
+    "OracleQ-obs",
+    "QLearning-obs",
+)
 ORACLES = {
     "pca_kmeans": "KMeans",
     "gmm": "GMM",
@@ -101,6 +110,7 @@ def reproduce(
         "files, every trajectory counted.",
         facts,
         claims,
+        AGENTS,
         [(name, FIGURES[name], result) for name, result in shown.items()],
         titles,
         growth,
@@ -146,7 +156,7 @@ def _loop(setting: Setting) -> str:
 def _figure(name: str, results: Results, titles: dict[tuple[str, str], str], y: Any) -> Any:
     panels = [replace(p, title=titles.get((name, p.title), p.title)) for p in results.panels(y)]
     words = "average reward" if y == "average" else "sliding mean reward"
-    return figures.learning_curves(panels, columns=3, y_label=words)
+    return figures.learning_curves(panels, columns=3, order=AGENTS, y_label=words)
 
 
 def _titles(name: str, results: Results) -> dict[tuple[str, str], str]:

@@ -181,7 +181,8 @@ def test_a_run_is_what_fitting_the_agent_gives(ran, results):
             curve = curves[one]
             drawn = getattr(agent, "trajectories_", np.arange(1, 401))
             assert curve.trajectories.tolist() == drawn[at - 1].tolist()
-            assert curve.average.to_numpy() == pytest.approx(np.cumsum(agent.returns_)[at - 1] / at)
+            earned = np.cumsum(agent.returns_)[at - 1]
+            assert curve.average.to_numpy() == pytest.approx(earned / drawn[at - 1])
             solved = statistics.solved_at(agent.returns_, 0.3, 100)
             assert row.solved_at == (None if solved is None else drawn[solved - 1])
 
@@ -276,7 +277,7 @@ def test_curves_are_a_frame_of_points(results):
     last = curves[curves.episodes == 400].set_index(["panel", "agent", "seed"])
     for setting, row in results.done:
         point = last.loc[setting.panel, setting.label, row.seed]
-        assert point.average == pytest.approx(row.average)
+        assert point.average == pytest.approx(row.average * 400 / row.trajectories)
         assert point.sliding == pytest.approx(row.final)
         assert point.trajectories == row.trajectories
 
@@ -651,3 +652,30 @@ def test_tuning_takes_no_seed_of_the_study(tune, here):
 def test_an_agent_that_never_comes_through_cannot_be_tuned(tune, here):
     with pytest.raises(StoreError, match="no setting of Unlucky in H = 3 came through"):
         tune(here(agent=[{"name": "results_own:Unlucky"}]))
+
+
+def test_a_registered_environment_is_solved_by_the_optimum_of_its_problem():
+    solved = {"share": 0.9, "above": None, "window": 100}
+    agent = {"name": "Tabular", "on": "observation"}
+    problem = {"name": "blockmdp/LockBernoulli-v0", "horizon": 1, "switch": 0.0}
+    config = {"problem": problem, "agent": agent, "episodes": 300, "solved": solved}
+    outcome = execute(config, seed=0)
+    assert outcome.error is None
+    assert outcome.solved_at is not None
+
+
+def test_a_study_can_be_seen_where_another_s_modules_are_missing(tmp_path):
+    (tmp_path / "gone_soon.py").write_text("from blockmdp import lock_bernoulli as lock\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        document = {"seeds": 1, "episodes": 5, "agent": [{"name": "Tabular"}]}
+        own = Study({**document, "problem": {"name": "gone_soon:lock", "horizon": 1}}, "own")
+        plain = Study({**document, "problem": {"name": "lock_bernoulli", "horizon": 1}}, "plain")
+        with Store(tmp_path / "out", write=True) as store:
+            store.register(plain)
+            store.register(own)
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("gone_soon", None)
+    (tmp_path / "gone_soon.py").unlink()
+    assert len(Results(tmp_path / "out", "plain").study) == 1

@@ -5,6 +5,7 @@ This is what a worker process does, here or on a cluster. What comes and goes is
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import time
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
 from blockmdp.experiments.catalogue import build, takes_seed
 from blockmdp.mdp import BlockMDP
@@ -101,6 +103,8 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     agent = build("agent", config["agent"])
     agent.fit(problem, config["episodes"], seed=seed)
     returns = np.asarray(agent.returns_, np.float64)
+    if not (returns.ndim == 1 and returns.size and np.isfinite(returns).all()):
+        raise ValueError("the agent's returns_ must be a list of finite numbers, one an episode")
     drawn = getattr(agent, "trajectories_", None)
     drawn = np.arange(1, len(returns) + 1) if drawn is None else np.asarray(drawn, np.int64)
     at = statistics.thin(len(returns))
@@ -122,12 +126,14 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
 def _threshold(solved: dict[str, Any], problem: Any) -> float | None:
     if solved["above"] is not None:
         return float(solved["above"])
-    if not isinstance(problem, BlockMDP):
+    mdp = problem if isinstance(problem, BlockMDP) else mdp_of(problem)
+    if mdp is None:
         return None  # nobody knows what the best would be
-    best = problem.optimal_value()
+    best = mdp.optimal_value()
     return best - (1 - float(solved["share"])) * abs(best)
 
 
+@functools.cache
 def environment() -> dict[str, Any]:
     """What the result may depend on beside the run itself."""
     packages = ("blockmdp", "numpy", "numba", "scikit-learn", "scipy")

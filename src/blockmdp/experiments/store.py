@@ -293,25 +293,18 @@ class Store:
             self._tell_left_out(len(wanted) - len(curves), "curves")
         return curves
 
-    def studies(self) -> list[Study]:
-        """All studies that were run here, the latest last."""
-        rows = (row for row in self._rows("studies") if _checksum(row[:-1]) == row[-1])
-        latest_last = sorted(rows, key=lambda row: row[3])
-        return [
-            Study(json.loads(text), name, folder, check=False)
-            for name, text, folder, *_ in latest_last
-        ]
-
     def study(self, name: str | None = None) -> Study:
         """The study of this name, or the one run last."""
-        studies = self.studies()
-        if not studies:
+        rows = (row for row in self._rows("studies") if _checksum(row[:-1]) == row[-1])
+        latest_last = sorted(rows, key=lambda row: row[3])
+        if not latest_last:
             raise StoreError(f"{self.path} holds no study: run it again")
-        found = [study for study in studies if name in (None, study.name)]
+        found = [row for row in latest_last if name in (None, row[0])]
         if not found:
-            names = ", ".join(study.name for study in studies)
+            names = ", ".join(row[0] for row in latest_last)
             raise StoreError(f"{self.path} holds no study {name!r}, only {names}")
-        return found[-1]
+        name, text, folder, *_ = found[-1]
+        return Study(json.loads(text), name, folder, check=False)
 
     def _tell_left_out(self, n: int, what: str) -> None:
         self._tell(f"{n} damaged {what} in {self.path} are left out; {MEND}")

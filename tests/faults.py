@@ -49,6 +49,9 @@ class Faulty:
             self.fault()
         self.returns_ = np.random.default_rng(seed).random(episodes)
 
+    def fault(self):
+        pass
+
 
 class Killer(Faulty):
     def fault(self):
@@ -75,9 +78,16 @@ class Leaker(Faulty):
 class Thrower(Faulty):
     def fault(self):
         raise ValueError("bad luck")
+
+
+class Nan(Faulty):
+    def fit(self, problem, episodes, seed):
+        super().fit(problem, episodes, seed)
+        if not MENDED.exists():
+            self.returns_[3] = np.nan
 '''
 
-FAULTY = ("Killer", "Hanger", "Glutton", "Thrower")
+FAULTY = ("Killer", "Hanger", "Glutton", "Thrower", "Nan")
 
 STEADY_STUDY = """
 seeds = {seeds}

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from faults import (
     CAPS,
-    FAULTY,
     Command,
     are_gone,
     blockmdp,
@@ -34,7 +33,7 @@ LONELY = {"BLOCKMDP_LONELY": "3"}
 
 
 class LocalCluster:
-    """A scheduler and two workers on loopback, each a process; `whole` replaces those that died."""
+    """A scheduler and workers on loopback, each a process; `ready` replaces those that died."""
 
     def __init__(self, lab):
         self.lab = lab
@@ -42,14 +41,15 @@ class LocalCluster:
         self.scheduler = None
         self.workers = []
 
-    def whole(self):
+    def ready(self, n=1):
+        """At least n workers."""
         if self.scheduler is None or self.scheduler.poll() is not None:
             self.close()
             self.file.unlink(missing_ok=True)
             self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", self.file)
             wait_until(lambda: self.file.exists() and self.file.stat().st_size)
         self.workers = [worker for worker in self.workers if worker.poll() is None]
-        while len(self.workers) < 2:
+        while len(self.workers) < n:
             options = ("--no-nanny", "--nthreads", "1", "--local-directory", self.lab / "dask")
             self.workers.append(self._start("worker", self.address, *options))
         return self
@@ -85,15 +85,10 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def machines(lab):
-    machines = LocalCluster(lab)
-    yield machines
-    machines.close()
-
-
-@pytest.fixture
-def cluster(machines):
-    return machines.whole()
+def cluster(lab):
+    cluster = LocalCluster(lab)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +101,7 @@ def local(lab):
 
 # --- runs -----------------------------------------------------------------------------------------
 def test_a_cluster_gives_the_same_results_as_this_machine(lab, cluster, local, tmp_path):
+    cluster.ready(2)
     run = ("run", "steady.toml", "--out", tmp_path, "--cluster", cluster.address)
     status, err = blockmdp(lab, *run)
     assert status == 0, err
@@ -114,6 +110,7 @@ def test_a_cluster_gives_the_same_results_as_this_machine(lab, cluster, local, t
 
 
 def test_a_dask_worker_that_is_killed_costs_no_run(lab, cluster, local, tmp_path):
+    cluster.ready(2)
     run = ("run", "steady.toml", "--out", tmp_path, "--cluster", cluster.file)
     with Command(lab, *run) as command:
         command.until(lambda: finished(tmp_path) >= 1)
@@ -127,24 +124,25 @@ def test_a_dask_worker_that_is_killed_costs_no_run(lab, cluster, local, tmp_path
 
 
 def test_runs_that_kill_hang_or_eat_memory_fail_alone(lab, cluster, tmp_path):
+    cluster.ready()
     run = ("run", "faulty.toml", "--out", tmp_path, "--cluster", cluster.address, *CAPS)
-    status, err = blockmdp(lab, *run)
+    status, err = blockmdp(lab, *run, "--only", "agent=Killer,Hanger,Glutton,Leaker nap=0")
     assert status == 1
-    assert "4 runs failed" in err
+    assert "3 runs failed" in err
     why = errors(tmp_path)
-    assert set(why) == set(FAULTY)
     assert why["Killer"].endswith("the worker process died 3 times: Killed (9)")
     assert why["Hanger"] == "took longer than the time-out of 5 s"
     assert "MemoryError" in why["Glutton"].splitlines()[-1]
-    assert finished(tmp_path) == 3
+    assert finished(tmp_path) == 1
     assert all(worker.poll() is None for worker in cluster.workers)
 
 
 # --- the end of it --------------------------------------------------------------------------------
 def test_an_interrupt_ends_a_study_soon_and_its_runs_too(lab, cluster, tmp_path):
+    cluster.ready()
     run = ("run", "long.toml", "--out", tmp_path, "--cluster", cluster.address, "--quiet")
     with Command(lab, *run, warm=False) as command:
-        command.until(lambda: finished(tmp_path) >= 1 and len(cluster.processes()) == 2)
+        command.until(lambda: finished(tmp_path) >= 1)
         there, start, at_work = finished(tmp_path), time.monotonic(), cluster.processes()
         command.send(signal.SIGINT)
         assert command.wait(10) == 130
@@ -156,6 +154,7 @@ def test_an_interrupt_ends_a_study_soon_and_its_runs_too(lab, cluster, tmp_path)
 
 
 def test_a_cluster_without_workers_is_told(lab, cluster, tmp_path):
+    cluster.ready()
     run = ("run", "long.toml", "--out", tmp_path, "--cluster", cluster.address, "--quiet")
     with Command(lab, *run, env=LONELY) as command:
         command.until(lambda: finished(tmp_path) >= 1)
@@ -170,6 +169,7 @@ def test_a_cluster_without_workers_is_told(lab, cluster, tmp_path):
 
 
 def test_a_scheduler_that_is_gone_is_told(lab, cluster, tmp_path):
+    cluster.ready()
     run = ("run", "long.toml", "--out", tmp_path, "--cluster", cluster.address, "--quiet")
     with Command(lab, *run, env=LONELY) as command:
         command.until(lambda: finished(tmp_path) >= 1)

@@ -27,8 +27,9 @@ from blockmdp.experiments.study import Run, Setting
 
 __all__ = ["Cluster"]
 
-LONELY = float(os.environ.get("BLOCKMDP_LONELY", "30"))  # seconds
-FETCH = 5.0  # seconds to ask for something
+# seconds without any worker, or without the scheduler, before giving up
+LONELY = float(os.environ.get("BLOCKMDP_LONELY", "30"))
+FETCH = 5.0  # seconds for an answer
 IDLE = 60.0  # seconds after which a process without work ends
 
 
@@ -74,8 +75,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Not `close`, which waits for a scheduler that may be gone: what is running is dropped
-        # when the connection is.
+        # what is running is dropped with the connection; the scheduler may be gone, so do not wait
         with contextlib.suppress(Exception):
             self._client.close(timeout=1)
 
@@ -83,7 +83,7 @@ class Cluster:
         return f"{len(self._known)} Dask workers with {sum(self._known)} threads"
 
     def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
-        waiting, again = iter(runs), collections.deque[Run]()
+        waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
         ended: queue.SimpleQueue[tuple[Run, Any]] = queue.SimpleQueue()
         flying: set[Any] = set()  # futures: Dask drops those that nobody holds
@@ -91,17 +91,13 @@ class Cluster:
         def listen(run: Run, future: Any) -> None:
             future.add_done_callback(lambda done: ended.put((run, done)))
 
-        while True:
+        while waiting or flying:
             self._wait_for_workers()
-            while len(flying) < 2 * sum(self._known):
-                run = again.popleft() if again else next(waiting, None)
-                if run is None:
-                    break
+            while waiting and len(flying) < 2 * sum(self._known):
+                run = waiting.popleft()
                 future = self._submit(run)
                 flying.add(future)
                 listen(run, future)
-            if not flying:
-                return
             try:
                 run, future = ended.get(timeout=1.0)
             except queue.Empty:
@@ -123,7 +119,7 @@ class Cluster:
             if outcome is not None:
                 yield run, outcome
             elif tries[run.key] < TRIES:
-                again.append(run)
+                waiting.appendleft(run)
             elif type(error).__name__ == "KilledWorker":
                 yield run, Outcome(error=f"the Dask worker died {TRIES} times")
             else:

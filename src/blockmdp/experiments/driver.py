@@ -90,7 +90,7 @@ def run_studies(
     Parameters are those of `run_study`.
     """
     told: list[str] = []
-    with Store(out, write=True, tell=told.append) as store, _interruptible():
+    with _interruptible(), Store(out, write=True, tell=told.append) as store:
         store.drop_damaged()
         for study in studies:
             store.register(study)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -31,6 +30,18 @@ __all__ = ["Executor", "ExecutorError", "Pool"]
 
 TRIES = 3  # how often a run may lose its worker
 PATIENCE = 180.0  # seconds for a worker to start
+
+# How a worker begins. Imports take seconds; before, it asks Linux to end it with its driver.
+START = """
+import contextlib, ctypes, os, signal
+with contextlib.suppress(Exception):
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(os.environ["BLOCKMDP_DRIVER"]):
+    os._exit(1)  # it is gone already
+from blockmdp.experiments.pool import work
+work()
+"""
 
 
 class ExecutorError(RuntimeError):
@@ -100,17 +111,12 @@ class Pool:
         self, runs: Iterable[Run], abandoned: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Run, Outcome]]:
         """Do runs; `abandoned` is asked every second whether nobody waits for them any more."""
-        waiting, again = iter(runs), collections.deque[Run]()
+        waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
-        while True:
-            while len(self._busy()) < self._jobs:
-                run = again.popleft() if again else next(waiting, None)
-                if run is None:
-                    break
-                self._idle().start(run, self.timeout)
+        while waiting or self._busy():
+            while waiting and len(self._busy()) < self._jobs:
+                self._idle().start(waiting.popleft(), self.timeout)
             busy = self._busy()
-            if not busy:
-                return
             patience = min(worker.deadline for worker in busy) - time.monotonic()
             wait([worker.pipe for worker in busy], max(min(patience, 1.0), 0))
             if abandoned():
@@ -126,7 +132,7 @@ class Pool:
                     if self._is_out_of_memory(outcome):
                         self._remove(worker)  # or the next run would suffer from what this one left
                         if worker.runs > 1:  # as this one may have suffered from others
-                            again.append(run)
+                            waiting.appendleft(run)
                             continue
                     yield run, outcome
                 elif worker.dead:
@@ -135,7 +141,7 @@ class Pool:
                     if tries["start"] == TRIES:
                         raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
                     if tries[run.key] < TRIES:
-                        again.append(run)
+                        waiting.appendleft(run)
                         continue
                     why = f"{worker.words}\nthe worker process died {TRIES} times: {worker.how}"
                     yield run, Outcome(error=why.strip(), environment=environment())
@@ -174,7 +180,7 @@ class _Worker:
         self.pipe, theirs = Pipe()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno()), json.dumps(options)],
+            [sys.executable, "-c", START, str(theirs.fileno()), json.dumps(options)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
@@ -235,8 +241,9 @@ class _Worker:
 
 
 # --- in the worker's process ----------------------------------------------------------------------
-def _work(pipe: Connection, options: dict[str, Any]) -> None:
-    _end_with_parent()
+def work() -> None:
+    pipe, options = Connection(int(sys.argv[1])), json.loads(sys.argv[2])
+    _end_with_driver()
     faulthandler.enable()
     if options["folder"]:
         sys.path.insert(0, options["folder"])
@@ -256,20 +263,13 @@ def _work(pipe: Connection, options: dict[str, Any]) -> None:
         pipe.send(execute(json.loads(content), seed))
 
 
-def _end_with_parent() -> None:
-    """Die when the driver does, however it dies."""
+def _end_with_driver() -> None:
+    """Elsewhere than on Linux: within a second or two."""
     driver = int(os.environ["BLOCKMDP_DRIVER"])
-    with contextlib.suppress(Exception):  # Linux: at once, whatever is running
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    def watch() -> None:  # elsewhere: within a second or two
+    def watch() -> None:
         while os.getppid() == driver:
             time.sleep(1.0)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-if __name__ == "__main__":
-    _work(Connection(int(sys.argv[1])), json.loads(sys.argv[2]))

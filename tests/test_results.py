@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import python
 from threadpoolctl import threadpool_limits
 
 import blockmdp as bm
@@ -679,3 +680,27 @@ def test_a_study_can_be_seen_where_another_s_modules_are_missing(tmp_path):
         sys.modules.pop("gone_soon", None)
     (tmp_path / "gone_soon.py").unlink()
     assert len(Results(tmp_path / "out", "plain").study) == 1
+
+
+def test_a_study_is_seen_whole_when_only_a_part_of_it_was_run(tmp_path):
+    document = {"seeds": 2, "episodes": 5, "agent": [{"name": "Tabular"}]}
+    study = Study({**document, "problem": {"name": "lock_bernoulli", "horizon": [1, 2]}}, "parts")
+    part = study.only(["horizon=1", "seed=1"])
+    assert len(part) == 1
+    with Store(tmp_path, write=True) as store:
+        store.register(part)
+    seen = Results(tmp_path).study
+    assert [s.key for s in seen.settings] == [s.key for s in study.settings]
+    assert [(s.panel, s.label) for s in seen.settings] == [
+        (s.panel, s.label) for s in study.settings
+    ]
+    assert seen.seeds == study.seeds
+
+
+def test_showing_results_does_not_import_scikit_learn(ran):
+    code = (
+        "import sys; from blockmdp.cli import main; "
+        f"main(['status', {str(ran.folder / 'out')!r}]); main(['table', {str(ran.folder / 'out')!r}]); "
+        "print('sklearn' in sys.modules)"
+    )
+    assert python(code).split()[-1] == "False"

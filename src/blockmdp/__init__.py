@@ -11,8 +11,10 @@ compiled speed.
 True
 """
 
-from blockmdp import emissions, oracles, rng, testing
-from blockmdp.agents import Tabular, load
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from blockmdp import emissions, rng
 from blockmdp.emissions import (
     Emission,
     Hadamard,
@@ -23,11 +25,15 @@ from blockmdp.emissions import (
     StateAndLevel,
 )
 from blockmdp.envs import comblock, diabolical_lock, lock_bernoulli, lock_gaussian
-from blockmdp.experiments import Results, Study
 from blockmdp.learners import UCBVI, Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
-from blockmdp.pcid import PCID
-from blockmdp.url import URL
+
+if TYPE_CHECKING:
+    from blockmdp import oracles, testing
+    from blockmdp.agents import Tabular, load
+    from blockmdp.experiments import Results, Study
+    from blockmdp.pcid import PCID
+    from blockmdp.url import URL
 
 __version__ = "0.1.0"
 
@@ -59,3 +65,28 @@ __all__ = [
     "rng",
     "testing",
 ]
+
+# What needs scikit-learn, which takes a second to import, comes when it is asked for.
+_LATER = {
+    "PCID": "blockmdp.pcid",
+    "Results": "blockmdp.experiments",
+    "Study": "blockmdp.experiments",
+    "Tabular": "blockmdp.agents",
+    "URL": "blockmdp.url",
+    "load": "blockmdp.agents",
+    "oracles": "blockmdp",
+    "testing": "blockmdp",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _LATER[name] == "blockmdp":
+        return importlib.import_module(f"blockmdp.{name}")
+    globals()[name] = found = getattr(importlib.import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

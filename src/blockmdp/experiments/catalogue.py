@@ -24,31 +24,25 @@ from typing import Any
 
 import gymnasium as gym
 
-from blockmdp import envs, learners, oracles
-from blockmdp.agents import Tabular
-from blockmdp.pcid import PCID
-from blockmdp.url import URL
-
 __all__ = ["CATALOGUE", "SOURCE", "StudyError", "build", "complete", "one_line", "short", "suggest"]
 
 Config = dict[str, Any]
 SOURCE = "source.sha256"  # of a user's own file; no parameter can have this name
 PACKAGE = Path(__file__).parents[1]
 
-CATALOGUE: dict[str, dict[str, Callable[..., Any]]] = {
-    "problem": {
-        f.__name__: f
-        for f in (*(envs.lock_bernoulli, envs.lock_gaussian, envs.comblock, envs.diabolical_lock),)
-    },
-    "agent": {c.__name__: c for c in (URL, PCID, Tabular)},
-    "oracle": {
-        f.__name__: f
-        for f in (
-            *(oracles.AutoOracle, oracles.pca_kmeans, oracles.gmm, oracles.pca_dbscan_svm),
-            *(oracles.BernoulliMixture, oracles.SphericalMixture),
-        )
-    },
-    "learner": {c.__name__: c for c in (learners.OracleQ, learners.QLearning, learners.UCBVI)},
+# Where each is to be found; imported when it is needed, since scikit-learn takes a second.
+CATALOGUE: dict[str, dict[str, str]] = {
+    kind: dict.fromkeys(names.split(), module)
+    for kind, module, names in (
+        ("problem", "blockmdp.envs", "lock_bernoulli lock_gaussian comblock diabolical_lock"),
+        ("agent", "blockmdp", "URL PCID Tabular"),
+        (
+            "oracle",
+            "blockmdp.oracles",
+            "AutoOracle pca_kmeans gmm pca_dbscan_svm BernoulliMixture SphericalMixture",
+        ),
+        ("learner", "blockmdp.learners", "OracleQ QLearning UCBVI"),
+    )
 }
 
 
@@ -133,7 +127,7 @@ def one_line(error: object) -> str:
 def _find(kind: str, name: str, place: str) -> Callable[..., Any]:
     known = CATALOGUE.get(kind, {})
     if name in known:
-        return known[name]
+        return getattr(importlib.import_module(known[name]), name)  # type: ignore[no-any-return]
     if kind == "problem" and re.search(r"-v\d+$", name):
         return _environment(name, place)
     module, attribute = _module_of(name)
@@ -289,8 +283,8 @@ def describe() -> str:
     lines = []
     for kind, makers in CATALOGUE.items():
         lines.append(f"{kind}s")
-        for name, maker in makers.items():
-            first = (inspect.getdoc(maker) or "").partition("\n\n")[0]
+        for name in makers:
+            first = (inspect.getdoc(_find(kind, name, kind)) or "").partition("\n\n")[0]
             parameters, _ = _parameters(kind, name)
             words = ", ".join(
                 f"{key} = {json.dumps('none' if default is None else default, default=str)}"

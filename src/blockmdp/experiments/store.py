@@ -211,7 +211,7 @@ class Store:
 
     def register(self, study: Study) -> None:
         """Note what a study consists of, so that others can see how far it is."""
-        row = (study.name, json.dumps(study.document), study.folder, time.time())
+        row = (study.name, study.expanded(), study.folder, time.time())
         with self._writing():
             self._insert("studies", row, replace=True)
             for setting in study.settings:
@@ -304,7 +304,7 @@ class Store:
             names = ", ".join(row[0] for row in latest_last)
             raise StoreError(f"{self.path} holds no study {name!r}, only {names}")
         name, text, folder, *_ = found[-1]
-        return Study(json.loads(text), name, folder, check=False)
+        return Study.restored(text, name, folder)
 
     def _tell_left_out(self, n: int, what: str) -> None:
         self._tell(f"{n} damaged {what} in {self.path} are left out; {MEND}")

@@ -90,6 +90,9 @@ class Setting:
         }
 
 
+_FIELDS = tuple(Setting.__dataclass_fields__)
+
+
 class Run(NamedTuple):
     setting: Setting
     seed: int
@@ -144,6 +147,7 @@ class Study:
         check: bool = True,
     ) -> None:
         _check_plain(document, "")
+        self._whole: Study | None = None  # of which this is a part
         self.document = dict(document)
         self.name = name
         self.folder = None if folder is None else str(Path(folder).resolve())
@@ -182,6 +186,24 @@ class Study:
         except ValueError as error:
             raise StudyError(f"{path}: {one_line(error)}") from None
 
+    def expanded(self) -> str:
+        """The whole study as JSON, with every setting, so that it can be read where a user's own
+        parts are not to be had, or have changed.
+        """
+        whole = self._whole or self
+        settings = [{name: getattr(s, name) for name in _FIELDS} for s in whole.settings]
+        return json.dumps({"document": whole.document, "seeds": whole.seeds, "settings": settings})
+
+    @classmethod
+    def restored(cls, text: str, name: str, folder: str | None) -> Study:
+        """The study that `expanded` wrote."""
+        kept = json.loads(text)
+        study = object.__new__(cls)
+        study._whole, study.document, study.seeds = None, kept["document"], kept["seeds"]
+        study.name, study.folder = name, folder
+        study.settings = [Setting(**setting) for setting in kept["settings"]]
+        return study
+
     def __len__(self) -> int:
         return len(self.settings) * len(self.seeds)
 
@@ -208,7 +230,7 @@ class Study:
         """The same study, on other seeds, under another name."""
         other = object.__new__(Study)
         other.__dict__.update(self.__dict__)
-        other.name, other.seeds = name, list(seeds)
+        other.name, other.seeds, other._whole = name, list(seeds), None
         other.document = self.document | {"seeds": list(seeds)}
         return other
 
@@ -216,6 +238,7 @@ class Study:
         """The part in which each condition holds: "agent=URL", "horizon=5,10", "seed=3"."""
         part = object.__new__(Study)
         part.__dict__.update(self.__dict__)
+        part._whole = self._whole or self
         for condition in conditions:
             key, equals, values = (word.strip() for word in condition.partition("="))
             if not equals:

@@ -698,9 +698,9 @@ def test_a_study_is_seen_whole_when_only_a_part_of_it_was_run(tmp_path):
 
 
 def test_showing_results_does_not_import_scikit_learn(ran):
+    out = str(ran.folder / "out")
     code = (
         "import sys; from blockmdp.cli import main; "
-        f"main(['status', {str(ran.folder / 'out')!r}]); main(['table', {str(ran.folder / 'out')!r}]); "
-        "print('sklearn' in sys.modules)"
+        f"main(['status', {out!r}]); main(['table', {out!r}]); print('sklearn' in sys.modules)"
     )
     assert python(code).split()[-1] == "False"

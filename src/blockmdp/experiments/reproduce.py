@@ -42,6 +42,7 @@ PARTS = {
     "untuned": "untuned",
     "horizon": "horizon",
 }
+FULL = 50  # seeds of the paper's figures
 AGENTS = (
     "URL",
     "URL untuned",
@@ -74,7 +75,7 @@ def reproduce(
 
     Parameters
     ----------
-    seeds : of each setting, if not as many as the study files say.
+    seeds : of each setting of the figures, if not 50; other studies get as many more or fewer.
     only : some of `PARTS`.
     options : as for `run_study`.
 
@@ -86,8 +87,8 @@ def reproduce(
     names = [PARTS[part] for part in (only or PARTS)]
     studies = [Study.load(studies_folder() / f"{name}.toml") for name in names]
     if seeds is not None:
-        studies = [s.on_seeds(s.seeds[:seeds] if seeds < len(s.seeds) else list(range(seeds)),
-                              s.name) for s in studies]  # fmt: skip
+        share = seeds / FULL  # studies of fewer seeds get as much less
+        studies = [s.on_seeds(range(max(round(share * len(s.seeds)), 1)), s.name) for s in studies]
     results = dict(zip(names, run_studies(studies, out, **options)))
     spent = time.monotonic() - start
     shown = {name: r for name, r in results.items() if name in FIGURES and r.done}

@@ -286,6 +286,13 @@ def in_fresh_process(function: str, **environment: str) -> Any:
     return json.loads(done.stdout)
 
 
+def naive_speeds(table: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `blockmdp reproduce` compares itself with, where nobody has run the benchmarks."""
+    fields = ("name", "naive_steps_per_second")
+    rows = [{field: row[field] for field in fields} for row in table]
+    return {"made_by": "python -m benchmarks --naive", "rows": rows}
+
+
 # --- what is said ---------------------------------------------------------------------------------
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed.")
@@ -294,6 +301,13 @@ def main() -> None:
         "--out",
         type=Path,
         help="where to write the figures (results/bench.json, or bench-quick.json if --quick)",
+    )
+    parser.add_argument(
+        "--naive",
+        type=Path,
+        metavar="FILE",
+        help="write the naive speeds there too, as the package brings them along "
+        "(src/blockmdp/experiments/naive.json)",
     )
     args = parser.parse_args()
     quick, repetitions = args.quick, 2 if args.quick else 5
@@ -358,6 +372,8 @@ def main() -> None:
         "memory_mb": memory,
     }
     out.write_text(json.dumps(result, indent=2) + "\n")
+    if args.naive:
+        args.naive.write_text(json.dumps(naive_speeds(table), indent=1) + "\n")
 
 
 if __name__ == "__main__":

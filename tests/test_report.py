@@ -12,8 +12,9 @@ import pytest
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study
-from blockmdp.experiments.claims import Claim, as_text, claims_of, horizon_slopes
+from blockmdp.experiments.claims import Claim, _at_least, as_text, claims_of, horizon_slopes
 from blockmdp.experiments.reproduce import FIGURES, PARTS, naive_seconds, studies_folder
+from blockmdp.experiments.statistics import wilson
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -58,6 +59,14 @@ def test_a_claim_s_verdict_is_in_words():
     assert [line.split(" | ")[-1] for line in table.splitlines()[2:]] == [
         *("holds |", "does not hold |", "cannot be told |")
     ]
+
+
+@pytest.mark.parametrize(
+    ("solved", "verdict"), [(50, True), (43, None), (30, False)], ids=["all", "some", "few"]
+)
+def test_a_share_is_reached_only_if_its_whole_interval_says_so(solved, verdict):
+    assert _at_least(0.9, *wilson(solved, 50)) is verdict
+    assert _at_least(0.9, *wilson(2, 2)) is None  # two runs prove nothing
 
 
 def test_claims_are_measured_on_the_runs(reproduction):

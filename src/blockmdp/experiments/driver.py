@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from blockmdp.experiments.pool import Executor, Pool
 from blockmdp.experiments.progress import Watch
@@ -37,40 +38,16 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def run_study(
-    study: Study,
-    out: str | Path | None = None,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    timeout: float | None = None,
-    memory: float | None = None,
-    retry_failed: bool = False,
-    quiet: bool = False,
-) -> Results:
+def run_study(study: Study, out: str | Path | None = None, **options: Any) -> Results:
     """Do what is missing of a study, and give all its results.
 
     Parameters
     ----------
     out : the directory of the store; by default results/NAME.
-    jobs : processes on this machine; by default one for each core.
-    cluster : the address or scheduler file of a Dask cluster to use instead.
-    timeout : seconds after which a run fails.
-    memory : GiB that a run's process may allocate.
-    retry_failed : do runs again that failed before.
-    quiet : show no progress.
+    options : as for `run_studies`.
     """
     out = Path("results") / study.name if out is None else Path(out)
-    (results,) = run_studies(
-        [study],
-        out,
-        jobs=jobs,
-        cluster=cluster,
-        timeout=timeout,
-        memory=memory,
-        retry_failed=retry_failed,
-        quiet=quiet,
-    )
+    (results,) = run_studies([study], out, **options)
     return results
 
 
@@ -87,7 +64,15 @@ def run_studies(
 ) -> list[Results]:
     """Do what is missing of several studies in one store; a run that two of them have is done once.
 
-    Parameters are those of `run_study`.
+    Parameters
+    ----------
+    out : the directory of the store.
+    jobs : processes on this machine; by default one for each core.
+    cluster : the address or scheduler file of a Dask cluster to use instead.
+    timeout : seconds after which a run fails.
+    memory : GiB that a run's process may allocate.
+    retry_failed : do runs again that failed before.
+    quiet : show no progress.
     """
     told: list[str] = []
     with _interruptible(), Store(out, write=True, tell=told.append) as store:

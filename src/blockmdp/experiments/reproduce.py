@@ -146,7 +146,7 @@ def _loop(setting: Setting) -> str:
     """The naive loop that does what an agent does."""
     agent = setting.agent
     if agent["name"] == "PCID":
-        return "PCID, exploiting"
+        return "PCID exploiting"
     if agent["name"] == "Tabular":
         learner = (agent.get("learner") or {"name": "OracleQ"})["name"]
         return f"{learner}-{agent['on'][:3]}"

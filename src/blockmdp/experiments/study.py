@@ -191,7 +191,7 @@ class Study:
         parts are not to be had, or have changed.
         """
         whole = self._whole or self
-        settings = [{name: getattr(s, name) for name in _FIELDS} for s in whole.settings]
+        settings = [{name: getattr(s, name) for name in (*_FIELDS, "key")} for s in whole.settings]
         return json.dumps({"document": whole.document, "seeds": whole.seeds, "settings": settings})
 
     @classmethod
@@ -201,7 +201,11 @@ class Study:
         study = object.__new__(cls)
         study._whole, study.document, study.seeds = None, kept["document"], kept["seeds"]
         study.name, study.folder = name, folder
-        study.settings = [Setting(**setting) for setting in kept["settings"]]
+        study.settings = []
+        for fields in kept["settings"]:
+            key = fields.pop("key")
+            study.settings.append(Setting(**fields))
+            vars(study.settings[-1])["key"] = key  # hashing it again takes longer than all the rest
         return study
 
     def __len__(self) -> int:

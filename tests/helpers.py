@@ -48,7 +48,7 @@ def _update(tables, h, s, a, r, s_next):
     tables.count[h, s, a] += 1
 
 
-def _plan(tables, k):
+def _plan(tables, k, key):
     tables.planned[k] += 1
     tables.now[0] = k + 1
 

@@ -105,7 +105,7 @@ def test_planning_what_has_changed_is_planning_everything(bonus):
             ended = h == length - 1 and length < H
             update(tables, h, s, a, float(random.random() < 0.2) / H, -1 if ended else t)
             s = t
-        plan(tables, k)
+        plan(tables, k, np.uint64(k))
         v = np.zeros((H + 1, S))
         for h in reversed(range(H)):
             tables_at = tables._replace(v=v)

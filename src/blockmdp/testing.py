@@ -75,7 +75,7 @@ def check_learner(learner: Learner) -> None:
     learner.update(tables, 0, 0, 1, 1.0, 2)
     learner.update(tables, H - 1, 1, 0, 0.0, 0)
     learner.update(tables, 0, 2, 3, 0.5, -1)  # an episode that ended early
-    learner.plan(tables, 0)
+    learner.plan(tables, 0, key)
 
     grown = learner.grow(tables, H, 2 * S, A, episodes)
     for i, (old, new) in enumerate(zip(tables, grown)):

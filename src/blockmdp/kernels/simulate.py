@@ -3,7 +3,7 @@
 Randomness: with e = child(environment key, episode), the initial state is drawn from `uniform(e,
 0)`, the next state of step h from `uniform(e, 2h + 1)` and its reward from `uniform(e, 2h + 2)`.
 The learner's own choices in step h of its k-th episode are drawn from the key `step(child(agent
-key, k), h)`.
+key, k), h)`, and those of its planning after it from `step(child(agent key, k), H)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blockmdp.kernels.jit import index, inlined, inlined_for_users, template
 from blockmdp.rng import child, step, uniform
 
-__all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", "pay"]
+__all__ = ["Dynamics", "Tape", "first_state", "learn", "next_state", "no_plan", "pay", "replay"]
 
 
 class Dynamics(NamedTuple):
@@ -75,7 +75,7 @@ def pay(model, h, s, a, t, e):
 
 
 @inlined_for_users
-def no_plan(tables, k):
+def no_plan(tables, k, key):
     """For learners that have nothing to do between episodes."""
 
 
@@ -146,7 +146,21 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
                 total += r
                 s = t
                 o = o_next
-            plan(tables, k)
+            plan(tables, k, np.uint64(step(c, H)))
             returns[k] = total
             k += 1
     return k
+
+
+@template
+def replay(update, tables, labels, actions, rewards, lengths):
+    """Let a learner learn from n trajectories, in their order, under the labels (n, H + 1).
+
+    An episode that took fewer than H steps (`lengths`) ended early.
+    """
+    n, H = actions.shape
+    for i in range(n):
+        for h in range(lengths[i]):
+            ended = h + 1 == lengths[i] and lengths[i] < H
+            t = np.int64(-1) if ended else np.int64(labels[i, h + 1])
+            update(tables, h, np.int64(labels[i, h]), actions[i, h], rewards[i, h], t)

@@ -69,7 +69,7 @@ class Learner:
         raise NotImplementedError("a learner must define update(tables, h, s, a, r, s_next)")
 
     plan = staticmethod(no_plan)
-    """`plan(tables, k)`: what to do at the end of episode k; nothing by default."""
+    """`plan(tables, k, key)`: what to do at the end of episode k; nothing by default."""
 
     def policy(self, tables: Any) -> NDArray[np.float64]:
         """The policy that the tables have learnt, as probabilities (H, S, A): greedy on the table

@@ -3,8 +3,8 @@ that is small in practice.
 
 Their bonus is 7 H L / sqrt(n). Here it is c / sqrt(n), and what was never tried is worth `v_max`:
 with c = 0 this is R-MAX (Brafman and Tennenholtz 2002) that believes a first visit and goes on
-counting. After an episode only what can have changed is planned anew: the entries that the episode
-visited, and those from which a state is reached whose value has changed.
+counting. Only what can have changed is planned anew: the entries visited since the last time, and
+those from which a state is reached whose value has changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tables(NamedTuple):
     n: NDArray[np.int32]  # (H, S, A), visits
     m: NDArray[np.int32]  # (H, S, A, S), transitions; a visit that ended the episode has none
     r: NDArray[np.float64]  # (H, S, A), sum of rewards
-    path: NDArray[np.int32]  # (H, 2), state and action of this episode; -1 beyond its end
+    due: NDArray[np.bool_]  # (H, S, A), visited since the last planning
     changed: NDArray[np.bool_]  # (2, S), scratch: whose value has changed, at this level and below
     c: float
     v_max: float
@@ -46,8 +46,7 @@ def update(tables, h, s, a, r, s_next):
     tables.r[h, s, a] += r
     if s_next >= 0:
         tables.m[h, s, a, s_next] += 1
-    tables.path[h, 0] = s
-    tables.path[h, 1] = a
+    tables.due[h, s, a] = True
 
 
 @inlined
@@ -64,7 +63,7 @@ def backup(tables, h, s, a):
 
 
 @inlined
-def plan(tables, k):
+def plan(tables, k, key):
     H, S, A = tables.q.shape
     changed = tables.changed
     changed[:] = False
@@ -76,15 +75,15 @@ def plan(tables, k):
         for t in range(S):
             changed[here, t] = False
             anything |= changed[below, t]
-        seen = tables.path[h, 0]
         for s in range(S):
             affected = False
             for a in range(A):
-                due = s == seen and a == tables.path[h, 1]
+                due = tables.due[h, s, a]
                 if anything and not due and tables.n[h, s, a] > 0:
                     for t in range(S):
                         due |= changed[below, t] and tables.m[h, s, a, t] > 0
                 if due:
+                    tables.due[h, s, a] = False
                     tables.q[h, s, a] = backup(tables, h, s, a)
                     affected = True
             if affected:
@@ -93,7 +92,6 @@ def plan(tables, k):
                     best = max(best, tables.q[h, s, a])
                 changed[here, s] = best != tables.v[h, s]
                 tables.v[h, s] = best
-        tables.path[h, 0] = -1
 
 
 @jit
@@ -133,7 +131,7 @@ class UCBVI(Learner):
             np.zeros((H, S, A), np.int32),
             np.zeros((H, S, A, S), np.int32),
             np.zeros((H, S, A)),
-            np.full((H, 2), -1, np.int32),
+            np.zeros((H, S, A), np.bool_),
             np.zeros((2, S), np.bool_),
             float(self.bonus),
             float(self.v_max),

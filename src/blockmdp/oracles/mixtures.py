@@ -400,7 +400,7 @@ def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
     for k in range(r.shape[1]):
         rows = np.flatnonzero(owner == k)
         if len(rows) >= 2:
-            gain, side = _halves(bits, X[rows], found[2])
+            gain, side = halves(bits, X[rows], found[2])
             promising.append((gain, k, rows[side]))
     for _, k, rows in sorted(promising, key=lambda p: -p[0])[:TRIES]:
         new = np.zeros(len(X))
@@ -410,17 +410,20 @@ def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
         yield np.ascontiguousarray(split)
 
 
-def _halves(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
+def halves(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
     """Where to cut rows of one component in two, and about what that gains."""
     n = len(X)
     centred = X - X.mean(axis=0)
-    C = centred.T @ centred / n
     if bits:
+        C = centred.T @ centred / n
         spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
         z = n * (C / np.outer(spread, spread)) ** 2  # dependence of each two bits, about chi^2
         np.fill_diagonal(z, 0.0)
         return float(z.max()) / 2, X[:, int(z.max(axis=1).argmax())] > 0.5
-    along = centred @ np.linalg.eigh(C)[1][:, -1]
+    if n < X.shape[1]:
+        along = np.linalg.eigh(centred @ centred.T)[1][:, -1]
+    else:
+        along = centred @ np.linalg.eigh(centred.T @ centred / n)[1][:, -1]
     order = np.sort(along)
     size = np.arange(1, n)
     between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))  # of two groups cut there

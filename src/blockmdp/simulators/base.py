@@ -149,13 +149,16 @@ class Simulator(ABC):
         keys = rng.children(self._mixture_key, self.episodes, n)
         return (rng.uniforms(keys, 1)[:, 0] * len(policies)).astype(np.int64)
 
-    def _make_room(self, run: Learning, labels: int) -> None:
-        if labels > run.n_labels:
+    def make_room(self, run: Learning, labels: int, *, anew: bool = False) -> None:
+        """Let the tables have room for so many labels; where `anew`, make them afresh."""
+        grows = labels > run.n_labels
+        if grows:
             episodes = len(run.returns)  # each shows a level one observation, so few more are met
             run.n_labels = max(labels, min(4 * run.n_labels, episodes + episodes // 4))
-            run.tables = run.learner.grow(
-                run.tables, self.horizon, run.n_labels, self.n_actions, len(run.returns)
-            )
+        if grows or anew:
+            shape = (self.horizon, run.n_labels, self.n_actions, len(run.returns))
+            learner = run.learner
+            run.tables = learner.tables(*shape) if anew else learner.grow(run.tables, *shape)
 
 
 def padded(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ class BlockSimulator(Simulator):
         while run.k < stop:
             tape = SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
             if sight is not None:
-                self._make_room(run, sight.n_labels)
+                self.make_room(run, sight.n_labels)
             with np.errstate(over="ignore"):
                 k = loop(
                     run.tables,

@@ -65,7 +65,9 @@ class GymSimulator(Simulator):
                 s, h = s_next, h + 1
             if record:
                 seen.add(h, x)
-            learner.plan(run.tables, run.k)
+            with np.errstate(over="ignore"):
+                key = np.uint64(rng.step(choices, self.horizon))
+                learner.plan(run.tables, run.k, key)
             run.returns[run.k] = total
             run.k += 1
             self.ledger["learn"] += 1
@@ -130,10 +132,10 @@ class GymSimulator(Simulator):
                     "learn on='observation'"
                 )
             label = int(info["latent_state"])
-            self._make_room(run, label + 1)
+            self.make_room(run, label + 1)
         else:
             label = int(sight.decode(np.array([level]), np.asarray(x)[None])[0])
-            self._make_room(run, sight.n_labels)
+            self.make_room(run, sight.n_labels)
         return label
 
 

@@ -99,20 +99,22 @@ class VectorSimulator(Simulator):
             return sight.decode(np.array([e.level for e in episodes]), x)
 
         def act(episode: _Episode) -> int:
-            self._make_room(run, max(sight.n_labels if sight else 0, episode.labels[-1] + 1))
+            self.make_room(run, max(sight.n_labels if sight else 0, episode.labels[-1] + 1))
             k, h = first + episode.number, episode.level
             with np.errstate(over="ignore"):
                 key = np.uint64(rng.step(episode.key, h))
                 return int(learner.act(run.tables, k, h, episode.labels[-1], key))
 
         def end(episode: _Episode) -> None:
-            self._make_room(run, max(episode.labels) + 1)
+            self.make_room(run, max(episode.labels) + 1)
             k = first + episode.number
             after = episode.labels[1:] if not episode.early else [*episode.labels[1:-1], -1]
             steps = zip(episode.labels, episode.actions, episode.rewards, after)
             for h, (s, a, r, s_next) in enumerate(steps):
                 learner.update(run.tables, h, s, a, r, s_next)
-            learner.plan(run.tables, k)
+            with np.errstate(over="ignore"):
+                key = np.uint64(rng.step(episode.key, self.horizon))
+                learner.plan(run.tables, k, key)
             run.returns[k] = sum(episode.rewards)
             if record:
                 levels.extend(range(len(episode.x)))

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from blockmdp.agents.decoded import DecodingAgent
 from blockmdp.checks import whole_number
-from blockmdp.learners import Learner, OracleQ
+from blockmdp import rng
+from blockmdp.learners import UCBVI, Learner, OracleQ
 from blockmdp.oracles import AutoOracle, check_is_oracle
+from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
 from blockmdp.url.fix_label import LabelStandard
+from blockmdp.url.online import OnlineDecoder
 from blockmdp.url.tsr import TSR, Refit
 
 __all__ = ["URL", "Constants"]
@@ -133,6 +136,7 @@ class URL(DecodingAgent):
         test_batch: int | None = None,
         resample: bool = False,
         pool_levels: bool = True,
+        online: bool | None = None,
         match_labels: bool = True,
         min_count: float = 10,
         examples: int | None = 500,
@@ -142,9 +146,14 @@ class URL(DecodingAgent):
         evaluation: int = 0,
         n_states: int | None = None,
     ) -> None:
-        oracle = AutoOracle() if oracle is None else oracle
+        if online is None:
+            online = oracle is None and not pool_levels
+        if oracle is None:
+            oracle = DirichletMixture() if online else AutoOracle()
+        if learner is None:
+            learner = UCBVI(bonus=0.0) if online else OracleQ()
         check_is_oracle(oracle)
-        if learner is not None and not isinstance(learner, Learner):
+        if not isinstance(learner, Learner):
             raise TypeError(f"learner must be a blockmdp.Learner, got {learner!r}")
         for name, value, least in (
             ("batch", batch, 1),
@@ -168,7 +177,7 @@ class URL(DecodingAgent):
         if restarts > 1 and evaluation == 0:
             raise ValueError("restarts need evaluation episodes to choose the best of them by")
         self.oracle = oracle
-        self.learner = OracleQ() if learner is None else learner
+        self.learner, self.online = learner, online
         self.batch = int(batch)
         self.iterations = None if iterations is None else int(iterations)
         self.stable, self.growth = stable, growth
@@ -335,6 +344,8 @@ class URL(DecodingAgent):
 
     def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """Lines 3-11: one restart."""
+        if self.online:
+            return self._online(simulator, K)
         A = self.learner
         run = simulator.start(A, K)  # 3
         tsr = self._tsr(simulator, n, record)
@@ -354,6 +365,27 @@ class URL(DecodingAgent):
         pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         return _Attempt(Policy(pi, f), run.tables, run.returns, trajectories, tsr.diary)  # 11
+
+    def _online(self, simulator: Simulator, K: int) -> _Attempt:
+        """Lines 3-11, the decoder learnt from the learner's own episodes."""
+        A = self.learner
+        run = simulator.start(A, K)  # 3
+        f = OnlineDecoder(self.oracle, simulator.horizon, K, pooled=self.pool_levels)
+        trajectories = np.empty(K, np.int64)
+        while run.k < K:  # 4
+            pi = Policy(A.behaviour(run.tables, run.k), f)  # 5
+            episode = simulator.rollout([pi], 1, "learn")  # 6
+            reread = f.learn(episode)
+            simulator.make_room(run, f.n_labels, anew=reread)
+            f.teach(A, run.tables, 0 if reread else run.k)  # 7
+            with np.errstate(over="ignore"):
+                choices = np.uint64(rng.child(run.key, run.k))
+                A.plan(run.tables, run.k, np.uint64(rng.step(choices, simulator.horizon)))
+            run.returns[run.k] = episode.returns[0]
+            trajectories[run.k] = simulator.episodes
+            run.k += 1
+        policy = Policy(A.policy(run.tables).copy(), f.decoder())  # 9
+        return _Attempt(policy, run.tables, run.returns, trajectories, [])  # 11
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         J = self.iterations

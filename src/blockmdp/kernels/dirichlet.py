@@ -1,0 +1,248 @@
+"""Dirichlet process mixtures with their parameters integrated out: Gaussians that all have one
+variance, or independent bits.
+
+A clustering is its sufficient statistics: how many rows each label has, and their sum. The
+variance of Gaussian means is `ratio` times that of the noise; their own mean and the noise are
+integrated out too, under flat priors, so that no scale need be given. `dim` is the number of
+dimensions that the noise fills, which may be fewer than there are. Each bit's probability has the
+prior Beta(1/2, 1/2).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from blockmdp.kernels.jit import jit
+
+__all__ = ["common_mean", "evidence", "place", "scores", "settle"]
+
+RATIOS = tuple(4.0**i for i in range(-3, 11))
+LOG_PI = math.log(math.pi)
+
+
+@jit
+def evidence(bits, counts, sums, square, dim, log_alpha):
+    """The log probability of the data and their clustering, up to a constant of the data.
+
+    counts: (K,), some may be 0. sums: (K, d). square: the sum of all squares (Gaussian).
+
+    Returns it, and the ratio and the noise's variance under which it is largest.
+    """
+    K, d = sums.shape
+    n = 0
+    total = 0.0
+    within = square
+    for k in range(K):
+        if counts[k] > 0:
+            n += counts[k]
+            total += log_alpha + math.lgamma(counts[k])
+            for j in range(d):
+                if bits:
+                    ones = sums[k, j]
+                    total += math.lgamma(ones + 0.5) + math.lgamma(counts[k] - ones + 0.5)
+                else:
+                    within -= sums[k, j] * sums[k, j] / counts[k]
+            if bits:
+                total -= d * (math.lgamma(counts[k] + 1.0) + LOG_PI)
+    if bits or n < 2:
+        return total, 1.0, 1.0
+    within = max(within, 1e-12 * square) + 1e-300
+    best = -np.inf
+    best_ratio = 1.0
+    best_noise = 1.0
+    mean = np.empty(d)
+    for ratio in RATIOS:
+        weights = 0.0
+        mean[:] = 0.0
+        between = 0.0
+        logs = 0.0
+        for k in range(K):
+            if counts[k] > 0:
+                weight = counts[k] / (1.0 + ratio * counts[k])
+                weights += weight
+                logs += math.log(1.0 + ratio * counts[k])
+                for j in range(d):
+                    x = sums[k, j] / counts[k]
+                    mean[j] += weight * x
+                    between += weight * x * x
+        for j in range(d):
+            between -= mean[j] * mean[j] / weights
+        Q = within + max(between, 0.0)
+        score = -0.5 * dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
+        if score > best:
+            best = score
+            best_ratio = ratio
+            best_noise = Q / ((n - 1) * dim)
+    return total + best, best_ratio, best_noise
+
+
+@jit
+def scores(bits, counts, sums, ratio):
+    """W (K, d) and b (K,): the largest of W x + b tells the label of x, however rare it was."""
+    K, d = sums.shape
+    W = np.zeros((K, d))
+    b = np.empty(K)
+    g = np.empty(K)
+    mean = np.zeros(d)
+    if not bits:
+        common_mean(counts, sums, ratio, mean)
+    for k in range(K):
+        believe(bits, k, counts, sums, mean, 0.0, ratio, 1.0, W, b, g)
+        if counts[k] == 0:
+            b[k] = -np.inf
+        elif not bits:  # as if all were known equally well
+            b[k] /= g[k]
+            for j in range(d):
+                W[k, j] /= g[k]
+    return W, b
+
+
+@jit
+def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
+    """What label k predicts: log p(x) = b + W x - g |x|^2 / 2, up to a constant, in place."""
+    d = sums.shape[1]
+    n = counts[k]
+    if bits:
+        g[k] = 0.0
+        b[k] = 0.0
+        for j in range(d):
+            one = math.log((sums[k, j] + 0.5) / (n + 1.0))
+            zero = math.log((n - sums[k, j] + 0.5) / (n + 1.0))
+            W[k, j] = one - zero
+            b[k] += zero
+    else:
+        spread = 1.0 + ratio / (1.0 + ratio * n)
+        g[k] = 1.0 / (noise * spread)
+        b[k] = -0.5 * dim * math.log(spread)
+        for j in range(d):
+            m = (ratio * sums[k, j] + mean[j]) / (1.0 + ratio * n)
+            W[k, j] = g[k] * m
+            b[k] -= 0.5 * W[k, j] * m
+
+
+@jit
+def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
+    """Move each row to its likeliest label given all the others, or to one of its own, until none
+    moves; z (n,), counts (K,) and sums (K, d) are changed in place. Rows with z = -1 are placed.
+
+    Returns how many moves were made.
+    """
+    n, d = x.shape
+    K = len(counts)
+    W = np.zeros((K, d))
+    b = np.zeros(K)
+    g = np.zeros(K)
+    mean = np.zeros(d)
+    if not bits:
+        common_mean(counts, sums, ratio, mean)
+    for k in range(K):
+        believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+    moves = 0
+    for _ in range(sweeps):
+        moved = 0
+        for i in range(n):
+            old = z[i]
+            square = 0.0
+            for j in range(d):
+                square += x[i, j] * x[i, j]
+            if old >= 0:
+                take(x, i, old, -1, counts, sums)
+                believe(bits, old, counts, sums, mean, dim, ratio, noise, W, b, g)
+            best = -1
+            top = -np.inf
+            empty = False
+            for k in range(K):
+                if counts[k] == 0 and empty and k != old:
+                    continue
+                score = b[k] - 0.5 * g[k] * square
+                for j in range(d):
+                    score += W[k, j] * x[i, j]
+                if counts[k] > 0:
+                    score += math.log(counts[k])
+                else:
+                    score += log_alpha
+                    empty = True
+                if score > top or (score == top and k == old):
+                    top = score
+                    best = k
+            take(x, i, best, 1, counts, sums)
+            believe(bits, best, counts, sums, mean, dim, ratio, noise, W, b, g)
+            z[i] = best
+            moved += best != old
+        moves += moved
+        if moved == 0:
+            break
+    return moves
+
+
+@jit
+def take(x, i, k, sign, counts, sums):
+    """Give row i to label k, or take it away."""
+    counts[k] += sign
+    for j in range(x.shape[1]):
+        sums[k, j] += sign * x[i, j]
+    if counts[k] == 0:
+        for j in range(x.shape[1]):
+            sums[k, j] = 0.0
+
+
+@jit
+def place(bits, x, counts, sums, square, dim, ratio, noise, log_alpha):
+    """Give one more row x (d,) its label: the likeliest, or one of its own if that explains all
+    data better. counts and sums are changed in place; `square` is that of all rows, with this one.
+
+    Returns the label, whether it is new, and the ratio and the noise from then on.
+    """
+    K, d = sums.shape
+    best = -1
+    top = -np.inf
+    empty = -1
+    mean = np.zeros(d)
+    if not bits:
+        common_mean(counts, sums, ratio, mean)
+    W = np.zeros((1, d))
+    b = np.zeros(1)
+    g = np.zeros(1)
+    for k in range(K):
+        if counts[k] == 0:
+            empty = k if empty < 0 else empty
+            continue
+        believe(bits, 0, counts[k : k + 1], sums[k : k + 1], mean, dim, ratio, noise, W, b, g)
+        score = b[0] + math.log(counts[k])
+        for j in range(d):
+            score += W[0, j] * x[j] - 0.5 * g[0] * x[j] * x[j]
+        if score > top:
+            top = score
+            best = k
+    rows = x.reshape(1, d)
+    if best < 0:
+        take(rows, 0, empty, 1, counts, sums)
+        return empty, True, ratio, noise
+    take(rows, 0, best, 1, counts, sums)
+    score, ratio, noise = evidence(bits, counts, sums, square, dim, log_alpha)
+    if empty >= 0:
+        take(rows, 0, best, -1, counts, sums)
+        take(rows, 0, empty, 1, counts, sums)
+        other = evidence(bits, counts, sums, square, dim, log_alpha)
+        if other[0] > score:
+            return empty, True, other[1], other[2]
+        take(rows, 0, empty, -1, counts, sums)
+        take(rows, 0, best, 1, counts, sums)
+    return best, False, ratio, noise
+
+
+@jit
+def common_mean(counts, sums, ratio, mean):
+    """The mean around which those of the labels are drawn, in place."""
+    mean[:] = 0.0
+    weights = 0.0
+    for k in range(len(counts)):
+        if counts[k] > 0:
+            weight = 1.0 / (1.0 + ratio * counts[k])
+            weights += weight * counts[k]
+            for j in range(len(mean)):
+                mean[j] += weight * sums[k, j]
+    for j in range(len(mean)):
+        mean[j] /= max(weights, 1e-300)

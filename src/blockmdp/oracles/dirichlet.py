@@ -1,0 +1,290 @@
+"""A mixture that grows with the data: a label is born when an observation is unlike all before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from blockmdp.kernels.dirichlet import evidence, place, scores, settle
+from blockmdp.oracles.mixtures import halves
+
+__all__ = ["DirichletMixture"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """A Dirichlet process mixture of Gaussians that share one variance, or of independent bits, by
+    maximum a posteriori (MAP-DP: Raykov, Boukouvalas, Baig, Little 2016).
+
+    Means, noise and scale are integrated out, so that clusterings with few and with many labels can
+    be compared: the number of labels is that of the most probable one found. In many dimensions a
+    single observation of something new is enough to know it.
+
+    It can be fitted as any clusterer, or online: `partial_fit` takes in what was seen last, and
+    `labels_` says what it makes of everything seen so far. A label keeps its number for as long as
+    it has observations. When the data have grown by half, all of them are looked at again: labels
+    are merged or split where that is more probable.
+
+    Parameters
+    ----------
+    concentration : alpha; the smaller, the less willingly a label is born.
+    max_labels : there are never more.
+
+    Attributes
+    ----------
+    labels_ : of all observations so far, (n,).
+    n_labels_ : one more than the largest label.
+    relabelled_ : whether the last `partial_fit` gave an earlier observation another label.
+    evidence_ : the log probability of the data and their labels, up to a constant.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.comblock(horizon=100)
+    >>> live, dead = m.sample(level=50, state=0, n=1), m.sample(level=50, state=2, n=20)
+    >>> oracle = DirichletMixture().partial_fit(dead)
+    >>> oracle.n_labels_
+    1
+    >>> int(oracle.partial_fit(live).labels_[-1])
+    1
+    """
+
+    def __init__(self, concentration: float = 0.01, max_labels: int = 200) -> None:
+        self.concentration = concentration
+        self.max_labels = max_labels
+
+    def fit(self, X: Any, y: None = None) -> DirichletMixture:
+        """Learn from observations X (n, d), and nothing else."""
+        X = validate_data(self, X, dtype=np.float64)
+        self._begin(X)
+        for row in X - self._centre:
+            self._append(row)
+            self._z[self._n - 1] = 0
+        self._keep(self._clustering(self.labels_))
+        self._reconsider()
+        return self
+
+    def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
+        """Learn from observations X (n, d) on top of all before, in their order."""
+        first = not hasattr(self, "_x")
+        self.take(validate_data(self, X, dtype=np.float64, reset=first))
+        return self
+
+    def take(self, X: NDArray[Any]) -> None:
+        """As `partial_fit`, for what is known to be (n, d) finite numbers."""
+        X = np.asarray(X, np.float64)
+        self.relabelled_ = False
+        if not hasattr(self, "_x"):
+            self._begin(X)
+            self.n_features_in_ = X.shape[1]
+        if self._bits and not _are_bits(X):  # so they were numbers after all
+            past = self._x[: self._n].astype(np.float64)
+            self._begin(np.concatenate([past, X]))
+            for row in past - self._centre:
+                self._add(row)
+        for row in X - self._centre:
+            self._add(row)
+
+    def predict(self, X: Any) -> Labels:
+        """The label of each observation, (n,): the nearest, however rare it was."""
+        check_is_fitted(self, "_x")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        W, b = self.scores()
+        return np.asarray((X @ W.T + b).argmax(axis=1), np.int64)
+
+    def fit_predict(self, X: Any, y: None = None) -> Labels:
+        return self.fit(X).labels_
+
+    @property
+    def labels_(self) -> Labels:
+        return self._z[: self._n]
+
+    @property
+    def n_labels_(self) -> int:
+        return int(np.flatnonzero(self._counts)[-1]) + 1
+
+    @property
+    def evidence_(self) -> float:
+        return float(self._evidence(self._counts, self._sums)[0])
+
+    def scores(self) -> tuple[Array, Array]:
+        """W (labels, d) and b (labels,): the largest of W x + b tells the label."""
+        K = self.n_labels_
+        W, b = scores(self._bits, self._counts[:K], self._sums[:K], self._ratio)
+        return W, b - W @ self._centre
+
+    # --- learning ---------------------------------------------------------------------------------
+    def _begin(self, X: Array) -> None:
+        """Forget everything. Numbers are kept as differences from the first row."""
+        d = X.shape[1]
+        self._bits = _are_bits(X)
+        self._centre = np.zeros(d) if self._bits else X[0].copy()
+        self._n = self._reconsidered = 0
+        self.relabelled_ = False
+        self._x, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
+        self._counts, self._sums = np.zeros(2, np.int64), np.zeros((2, d))
+        self._square, self._dim, self._ratio, self._noise = 0.0, float(d), 1.0, 1.0
+
+    def _append(self, row: Array) -> None:
+        if self._n == len(self._x):
+            self._x = np.concatenate([self._x, np.empty_like(self._x)])
+            self._z = np.concatenate([self._z, np.empty_like(self._z)])
+        self._x[self._n] = row
+        self._square += float((self._x[self._n].astype(np.float64) ** 2).sum())
+        self._n += 1
+
+    def _add(self, row: Array) -> None:
+        """Give an observation the likeliest label, or one of its own."""
+        self._append(row)
+        i = self._n - 1
+        self._z[i], born, self._ratio, self._noise = place(
+            self._bits, self._x[i], self._counts, self._sums, self._square, self._dim, self._ratio,
+            self._noise, math.log(self.concentration),
+        )  # fmt: skip
+        self._make_room()
+        if self._n >= 1.5 * self._reconsidered:
+            self._reconsider()
+        elif born:
+            self._keep(self._settled(self._now()))
+
+    def _now(self) -> _Clustering:
+        score, ratio, noise = self._evidence(self._counts, self._sums)
+        counts, sums = self._counts.copy(), self._sums.copy()
+        return _Clustering(self.labels_.copy(), counts, sums, score, ratio, noise)
+
+    def _keep(self, new: _Clustering) -> None:
+        self.relabelled_ |= not np.array_equal(new.z[:-1], self._z[: self._n - 1])
+        self._z[: self._n], self._counts, self._sums = new.z, new.counts, new.sums
+        self._ratio, self._noise = new.ratio, new.noise
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Let there be a label without observations."""
+        K = len(self._counts)
+        if (self._counts > 0).all() and K < self.max_labels:
+            more = min(2 * K, self.max_labels) - K
+            self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
+            self._sums = np.concatenate([self._sums, np.zeros((more, self._sums.shape[1]))])
+
+    def _reconsider(self) -> None:
+        """Look at all observations again: merge and split labels while that is more probable."""
+        self._reconsidered = self._n
+        self._make_room()
+        for _ in range(3):
+            now = self._settled(self._now())
+            self._keep(now)
+            better = True
+            while better:
+                better, now = False, self._now()
+                for z in (*self._mergers(now), *self._splits(now)):
+                    other = self._settled(self._clustering(z))
+                    if other.score > now.score + 1e-9 * abs(now.score):
+                        better = True
+                        self._keep(other)
+                        break
+            before, self._dim = self._dim, self._noisy_dimensions(now)
+            if abs(self._dim - before) < 0.1 * before:
+                break
+
+    def _noisy_dimensions(self, now: _Clustering) -> float:
+        """In how many dimensions there is noise: tr(C)^2 / tr(C^2) of its covariance C, and until
+        there are data to tell by, in all.
+        """
+        n, d = self._n, self._x.shape[1]
+        degrees = n - np.count_nonzero(now.counts)
+        if self._bits or degrees < 2:
+            return float(d)
+        used = np.maximum(now.counts, 1)[:, None]
+        x = self._x[:n] - (now.sums / used)[now.z]
+        S = (x.T @ x if d < n else x @ x.T) / degrees
+        trace = np.trace(S)
+        if trace <= 0:
+            return float(d)
+        square = (S**2).sum() - trace**2 / degrees  # unbiased (Bai and Saranadasa 1996)
+        square *= degrees**2 / ((degrees + 2) * (degrees - 1))
+        square = (degrees * square + 10 * trace**2 / d) / (degrees + 10)
+        return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
+
+    def _settled(self, now: _Clustering) -> _Clustering:
+        """Let rows move to likelier labels while that makes the whole more probable."""
+        while True:
+            z, counts, sums = now.z.copy(), now.counts.copy(), now.sums.copy()
+            moves = settle(
+                self._bits, self._x[: self._n], z, counts, sums, self._dim, now.ratio,
+                now.noise, math.log(self.concentration), 5,
+            )  # fmt: skip
+            if moves == 0:
+                return now
+            after = _Clustering(z, counts, sums, *self._evidence(counts, sums))
+            if after.score <= now.score + 1e-9 * abs(now.score):
+                return now
+            now = after
+
+    def _clustering(self, z: Labels) -> _Clustering:
+        counts = np.bincount(z, minlength=len(self._counts))
+        sums = np.zeros((len(counts), self._x.shape[1]))
+        for k in np.flatnonzero(counts):
+            sums[k] = self._x[: self._n][z == k].sum(axis=0, dtype=np.float64)
+        return _Clustering(z, counts, sums, *self._evidence(counts, sums))
+
+    def _evidence(self, counts: Labels, sums: Array) -> tuple[float, float, float]:
+        log_alpha = math.log(self.concentration)
+        found = evidence(self._bits, counts, sums, self._square, self._dim, log_alpha)
+        return found  # type: ignore[no-any-return]
+
+    def _mergers(self, now: _Clustering) -> Iterator[Labels]:
+        """Two labels made one, the larger of them; the most probable first."""
+        tried = []
+        used = np.flatnonzero(now.counts)
+        for i, k in enumerate(used):
+            for other in used[i + 1 :]:
+                kept, gone = (k, other) if now.counts[k] >= now.counts[other] else (other, k)
+                counts, sums = now.counts.copy(), now.sums.copy()
+                counts[kept] += counts[gone]
+                sums[kept] += sums[gone]
+                counts[gone], sums[gone] = 0, 0.0
+                tried.append((self._evidence(counts, sums)[0], int(kept), int(gone)))
+        for _, kept, gone in sorted(tried, reverse=True)[:TRIES]:
+            yield np.where(now.z == gone, kept, now.z)
+
+    def _splits(self, now: _Clustering) -> Iterator[Labels]:
+        """One label made two, of which the smaller is new; the most probable first."""
+        free = np.flatnonzero(now.counts == 0)
+        if len(free) == 0:
+            return
+        tried = []
+        for k in np.flatnonzero(now.counts > 1):
+            rows = np.flatnonzero(now.z == k)
+            x = self._x[rows].astype(np.float64)
+            far = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
+            for part in (halves(self._bits, x, 1.0)[1], np.arange(len(x)) == far):
+                smaller = part if 2 * part.sum() <= len(part) else ~part
+                z = now.z.copy()
+                z[rows[smaller]] = free[0]
+                tried.append((self._clustering(z).score, len(tried), z))
+        for _, _, z in sorted(tried, reverse=True)[:TRIES]:
+            yield z
+
+
+class _Clustering(NamedTuple):
+    z: Labels
+    counts: Labels
+    sums: Array
+    score: float
+    ratio: float
+    noise: float
+
+
+TRIES = 4  # mergers or splits that may fail before no more are tried
+
+
+def _are_bits(X: Array) -> bool:
+    return bool(np.isin(X, (0.0, 1.0)).all())

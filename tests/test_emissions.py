@@ -12,7 +12,17 @@ from scipy import stats
 from scipy.linalg import hadamard
 
 from blockmdp import rng
-from blockmdp.emissions import Emission, Linear, OneHotBernoulli, OneHotGaussian, PerLevel
+from blockmdp.emissions import (
+    Digits,
+    Emission,
+    ExogenousBits,
+    Hadamard,
+    Linear,
+    MarkovBits,
+    OneHotBernoulli,
+    OneHotGaussian,
+    PerLevel,
+)
 from blockmdp.mdp import BlockMDP
 
 ALPHA = 1e-4
@@ -57,6 +67,7 @@ class Louder(Shifted):
         return (level + 1) * rng.normals(keys, self.dim) + states[:, None]
 
 
+MARKOV = MarkovBits([7, 2, 5], *np.random.default_rng(0).uniform(0.1, 0.9, (2, 12)))
 EMISSIONS = {
     "Bernoulli": OneHotBernoulli(3, 20),
     "Bernoulli, no bits": OneHotBernoulli(4, 0),
@@ -80,6 +91,13 @@ EMISSIONS = {
         PerLevel([OneHotGaussian(3, 5, 0.1 * h) for h in range(3)]), rotation(8)
     ),
     "a user's": Shifted(3),
+    "Digits": Digits([7, 1, 4]),
+    "ExogenousBits": ExogenousBits(3, 3, 10, 0.1, 0.1),
+    "ExogenousBits, no bits": ExogenousBits(3, 3, 0, 0.1, 0.1),
+    "MarkovBits": MARKOV,
+    "Linear of MarkovBits": Linear(MARKOV, rotation(12)),
+    "Hadamard of ExogenousBits": Hadamard(ExogenousBits(3, 3, 10, 0.1, 0.1)),
+    "PerLevel with MarkovBits": PerLevel([OneHotBernoulli(3, 9), MARKOV, OneHotBernoulli(3, 9)]),
 }
 each_emission = pytest.mark.parametrize("name", EMISSIONS)
 
@@ -139,6 +157,20 @@ def test_a_stationary_emission_ignores_the_level_and_others_do_not(name):
 @each_emission
 def test_a_repr_names_the_class(name):
     assert type(EMISSIONS[name]).__name__ in repr(EMISSIONS[name])
+
+
+@each_emission
+def test_what_is_made_of_noise_per_episode_is_per_episode(name):
+    assert EMISSIONS[name].per_episode == ("MarkovBits" in name or "ExogenousBits" in name)
+
+
+def test_levels_with_fresh_noise_share_none_though_they_share_the_episodes_key():
+    bits = OneHotBernoulli(3, 40)
+    mixed = PerLevel([bits, MarkovBits([0, 1, 2], *np.full((2, 43), 0.5)), bits, bits])
+    states = np.zeros(500, np.int64)
+    x = [sample(mixed, states, level=h)[:, 3:] for h in range(4)]
+    for one, two in ((0, 1), (0, 2), (2, 3), (1, 2)):
+        assert (x[one] == x[two]).mean() == pytest.approx(0.5, abs=0.02)  # 0.0035 each
 
 
 # --- OneHotBernoulli ------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 import blockmdp.simulators
 from blockmdp import (
     BlockMDP,
+    ExogenousBits,
+    Hadamard,
     Linear,
+    MarkovBits,
     OneHotBernoulli,
     OracleQ,
     PerLevel,
@@ -71,6 +74,16 @@ def rotated(S):
     )
 
 
+def markov(S=3):
+    g = np.random.default_rng(S)
+    return MarkovBits(g.permutation(S + 2)[:S], *g.uniform(0.1, 0.9, (2, S + 2)))
+
+
+def episodes_and_levels(H, S=3):
+    """Noise that hangs together over an episode at some levels, and is fresh at others."""
+    return PerLevel([OneHotBernoulli(S, 2) if h == 1 else markov(S) for h in range(H + 1)])
+
+
 PROBLEMS = {
     "LockBernoulli": lock_bernoulli(horizon=4, switch=0.2, seed=1),
     "PerLevel": random_mdp(3, 3, 2, 0, per_level(3)),
@@ -79,7 +92,12 @@ PROBLEMS = {
     "one state": random_mdp(3, 1, 2, 2),
     "one action": random_mdp(3, 3, 1, 3),
     "one of each": random_mdp(1, 1, 1, 4),
+    "MarkovBits": random_mdp(3, 3, 2, 5, markov()),
+    "ExogenousBits": random_mdp(3, 3, 2, 6, Hadamard(ExogenousBits(3, 4, 2, 0.3, 0.0))),
+    "MarkovBits at some levels": random_mdp(3, 3, 2, 7, episodes_and_levels(3)),
+    "MarkovBits, one state": random_mdp(1, 1, 2, 8, markov(1)),
 }
+EPISODE_NOISE = ["MarkovBits", "ExogenousBits", "MarkovBits at some levels"]
 any_problem = pytest.mark.parametrize("mdp", PROBLEMS.values(), ids=PROBLEMS.keys())
 
 
@@ -351,28 +369,40 @@ def test_with_the_compiler_switched_off_every_number_is_the_same():
 
 
 # --- batches and pieces ---------------------------------------------------------------------------
+# problems on which a decoder errs; in the last two noise hangs together over an episode
+ERRING = {
+    "LockGaussian": lock_gaussian(horizon=4, switch=0.2, sigma=0.4, seed=1),
+    "ExogenousBits": random_mdp(4, 3, 4, 9, ExogenousBits(3, 5, 2, 0.3, 0.4)),
+    "MarkovBits": PROBLEMS["MarkovBits"],
+}
+any_erring = pytest.mark.parametrize("mdp", ERRING.values(), ids=ERRING.keys())
 BATCHES = [(1, 1), (7, 3), (33, 401), (1 << 18, 1 << 14)]
 
 
 def with_batches(monkeypatch, rows_at_once, least_rows):
     monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "rows_at_once", rows_at_once)
     monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "least_rows", least_rows)
+    monkeypatch.setattr(blockmdp.simulators.tapes.EpisodeTapes, "rows_at_once", rows_at_once)
 
 
 def count_fillings(monkeypatch):
     """How often tapes have been filled, [n]."""
-    count, fill = [0], blockmdp.simulators.tapes.Tapes._fill
+    count = [0]
 
-    def counted(self, *arguments):
-        count[0] += 1
-        fill(self, *arguments)
+    def counting(fill):
+        def counted(self, *arguments):
+            count[0] += 1
+            fill(self, *arguments)
 
-    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "_fill", counted)
+        return counted
+
+    for kind in (blockmdp.simulators.tapes.Tapes, blockmdp.simulators.tapes.EpisodeTapes):
+        monkeypatch.setattr(kind, "_fill", counting(kind._fill))
     return count
 
 
 @any_learner
-@pytest.mark.parametrize("problem", ["LockBernoulli", "PerLevel", "one of each"])
+@pytest.mark.parametrize("problem", ["LockBernoulli", "PerLevel", "one of each", "MarkovBits"])
 def test_results_do_not_depend_on_the_size_of_batches(monkeypatch, problem, learner):
     mdp = PROBLEMS[problem]
     fillings = count_fillings(monkeypatch)
@@ -389,8 +419,8 @@ def test_results_do_not_depend_on_the_size_of_batches(monkeypatch, problem, lear
 
 
 @any_learner
-def test_results_through_a_decoder_do_not_depend_on_the_size_of_batches(monkeypatch, learner):
-    mdp = lock_gaussian(horizon=4, switch=0.2, sigma=0.4, seed=1)
+@any_erring
+def test_results_through_a_decoder_do_not_depend_on_the_size_of_batches(monkeypatch, mdp, learner):
     runs = []
     for rows_at_once, least_rows in BATCHES:
         with_batches(monkeypatch, rows_at_once, least_rows)
@@ -400,8 +430,9 @@ def test_results_through_a_decoder_do_not_depend_on_the_size_of_batches(monkeypa
 
 @pytest.mark.parametrize("engine", ENGINES)
 @any_learner
-def test_learning_in_pieces_is_learning_in_one_go(engine, learner):
-    mdp = PROBLEMS["LockBernoulli"]
+@pytest.mark.parametrize("problem", ["LockBernoulli", "MarkovBits"])
+def test_learning_in_pieces_is_learning_in_one_go(engine, learner, problem):
+    mdp = PROBLEMS[problem]
     pieces = (1, 0, 13, 7, 30, 1, None)
     for make in (no_sight, partial(Nearest, 3)):
         whole, _ = learnt(mdp, engine, learner, make)
@@ -422,8 +453,8 @@ def test_a_piece_too_long_stops_at_the_runs_end(engine):
 
 
 @any_learner
-def test_a_new_sight_in_the_middle_decodes_what_comes_after_it(learner):
-    mdp = lock_gaussian(horizon=4, switch=0.2, sigma=0.4, seed=1)
+@any_erring
+def test_a_new_sight_in_the_middle_decodes_what_comes_after_it(mdp, learner):
     runs = []
     for engine in ENGINES:
         simulator = simulate(mdp, 5, engine=engine)
@@ -436,8 +467,8 @@ def test_a_new_sight_in_the_middle_decodes_what_comes_after_it(learner):
         assert np.array_equal(one, two)
 
 
-def test_two_runs_in_one_simulator_share_its_episodes():
-    mdp = lock_gaussian(horizon=4, switch=0.2, sigma=0.4, seed=1)
+@any_erring
+def test_two_runs_in_one_simulator_share_its_episodes(mdp):
     pairs = []
     for engine in ENGINES:
         simulator = simulate(mdp, 5, engine=engine)
@@ -467,21 +498,26 @@ def rows(levels, x):
     return sorted((int(h), *map(float, row)) for h, row in zip(levels, x))
 
 
-def test_recorded_observations_are_those_that_were_met():
-    mdp = random_mdp(3, 3, 2, 0, per_level(3))
+@pytest.mark.parametrize("problem", ["PerLevel", *EPISODE_NOISE])
+def test_recorded_observations_are_those_that_were_met(problem):
+    mdp = PROBLEMS[problem]
     records = []
     for engine in ENGINES:
         simulator = simulate(mdp, 5, engine=engine)
         run = simulator.start(Recorder(), 40)
         assert simulator.learn(run, Nearest(3), 15) is None
         records.append(simulator.learn(run, Nearest(3), record=True))
+        none = simulator.learn(run, Nearest(3), record=True)
+        assert len(none) == 0
+        assert none.x.shape[1:] == (mdp.emission.dim,) or engine == "stepwise"
     for seen in records:
         assert len(seen) == 25 * (mdp.horizon + 1)
         assert rows(seen.levels, seen.x) == rows(records[0].levels, records[0].x)
 
 
-def test_rollouts_agree_before_and_after_learning():
-    mdp = random_mdp(3, 3, 2, 0, per_level(3))
+@pytest.mark.parametrize("problem", ["PerLevel", *EPISODE_NOISE])
+def test_rollouts_agree_before_and_after_learning(problem):
+    mdp = PROBLEMS[problem]
     g = np.random.default_rng(0)
     policies = [Policy(g.dirichlet([1, 1], (3, 3)), Nearest(3, first)) for first in (0, 2)]
     drawn, runs = [], []

@@ -18,7 +18,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import blockmdp.envs
 from blockmdp import rng, streams
-from blockmdp.emissions import Linear, OneHotBernoulli, OneHotGaussian, PerLevel
+from blockmdp.emissions import (
+    ExogenousBits,
+    Linear,
+    MarkovBits,
+    OneHotBernoulli,
+    OneHotGaussian,
+    PerLevel,
+)
 from blockmdp.envs import (
     BlockMDPEnv,
     BlockMDPVectorEnv,
@@ -47,6 +54,11 @@ def per_level(H=4):
     return chance(H, 3, 2, PerLevel([bits if h % 2 else reals for h in range(H + 1)]))
 
 
+def markov(S=3):
+    rates = np.random.default_rng(S).uniform(0.1, 0.9, (2, 8))
+    return MarkovBits(np.arange(S) * 2, *rates)
+
+
 PROBLEMS = {
     "bernoulli": lambda: lock_bernoulli(horizon=4),
     "gaussian": lambda: lock_gaussian(horizon=4),
@@ -57,6 +69,11 @@ PROBLEMS = {
     "one state": lambda: chance(3, 1, 2, OneHotBernoulli(1, 4)),
     "one action": lambda: chance(3, 3, 1, OneHotBernoulli(3, 1)),
     "one of each": lambda: chance(1, 1, 1, OneHotBernoulli(1, 0)),
+    "markov": lambda: chance(4, 3, 2, markov()),
+    "exogenous": lambda: chance(4, 3, 2, Linear(ExogenousBits(3, 5, 4, 0.2, 0.1), np.eye(12))),
+    "markov at some levels": lambda: chance(
+        2, 3, 2, PerLevel([markov(), OneHotBernoulli(3, 5), markov()])
+    ),
 }
 
 
@@ -121,10 +138,12 @@ def test_numbers_are_those_of_the_documented_streams(mdp):
     generator = np.random.default_rng(0)
 
     def expected(level, state):
-        with np.errstate(over="ignore"):
-            n = visits[level, state]
-            key = np.uint64(rng.child(streams.noise(seed, level, state), n))
         visits[level, state] += 1
+        with np.errstate(over="ignore"):
+            n = visits[level, state] - 1
+            key = np.uint64(rng.child(streams.noise(seed, level, state), n))
+            if mdp.emission.per_episode:
+                key = np.uint64(rng.child(streams.episode_noise(seed), visits[0].sum() - 1))
         return mdp.emission.sample(level, np.array([state]), np.array([key]))[0]
 
     for episode in range(6):

@@ -16,16 +16,28 @@ from typing import TYPE_CHECKING, Any
 
 from blockmdp import emissions, rng
 from blockmdp.emissions import (
+    Digits,
     Emission,
+    ExogenousBits,
     Hadamard,
     Linear,
+    MarkovBits,
     OneHotBernoulli,
     OneHotGaussian,
     PerLevel,
     StateAndLevel,
 )
-from blockmdp.envs import comblock, diabolical_lock, lock_bernoulli, lock_gaussian
-from blockmdp.learners import UCBVI, Learner, OracleQ, QLearning
+from blockmdp.envs import (
+    comblock,
+    diabolical_lock,
+    exogenous_lock,
+    lock_bernoulli,
+    lock_digits,
+    lock_gaussian,
+    noisy_chain,
+    random_block_mdp,
+)
+from blockmdp.learners import PSRL, UCBVI, Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
@@ -39,13 +51,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PCID",
+    "PSRL",
     "UCBVI",
     "URL",
     "BlockMDP",
+    "Digits",
     "Emission",
+    "ExogenousBits",
     "Hadamard",
     "Learner",
     "Linear",
+    "MarkovBits",
     "OneHotBernoulli",
     "OneHotGaussian",
     "OracleQ",
@@ -58,10 +74,14 @@ __all__ = [
     "comblock",
     "diabolical_lock",
     "emissions",
+    "exogenous_lock",
     "load",
     "lock_bernoulli",
+    "lock_digits",
     "lock_gaussian",
+    "noisy_chain",
     "oracles",
+    "random_block_mdp",
     "rng",
     "testing",
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "child",
     "children",
     "draw",
+    "gamma",
     "integer",
     "normal",
     "normals",
@@ -153,6 +154,28 @@ def _normal_edge(z):
         if _F[layer] + u * (_F[layer + 1] - _F[layer]) < math.exp(-0.5 * x * x):
             return sign * x
         z = mix(z + _GOLDEN)
+
+
+@inlined
+def gamma(key, i, shape):
+    """The i-th number of the stream, gamma with that shape and scale 1 (Marsaglia and Tsang 2000);
+    what it is made of is drawn from a stream of its own.
+    """
+    key = np.uint64(child(key, i))
+    boost = 1.0
+    if shape < 1.0:
+        boost = (1.0 - uniform(key, 0)) ** (1.0 / shape)
+        shape += 1.0
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    j = 1
+    while True:
+        x = normal(key, j)
+        v = (1.0 + c * x) ** 3
+        u = 1.0 - uniform(key, j + 1)
+        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v * boost
+        j += 2
 
 
 # --- whole arrays -------------------------------------------------------------------------------

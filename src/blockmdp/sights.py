@@ -69,7 +69,10 @@ def by_level(levels: NDArray[np.int64]) -> Iterator[tuple[int, slice | NDArray[n
     """The rows of each level present: a slice where rows come in the order of their levels, else
     their indices.
     """
-    ordered = len(levels) < 2 or bool((levels[1:] >= levels[:-1]).all())
+    if len(levels) == 1:  # by far the most frequent call, one observation at a time
+        yield int(levels[0]), slice(0, 1)
+        return
+    ordered = bool((levels[1:] >= levels[:-1]).all())
     order = None if ordered else np.argsort(levels, kind="stable")
     if order is not None:
         levels = levels[order]

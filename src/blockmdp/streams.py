@@ -10,6 +10,7 @@ from blockmdp import rng
 
 __all__ = [
     "agent",
+    "episode_noise",
     "estimator",
     "mixture",
     "noise",
@@ -41,6 +42,13 @@ def noise(seed: int, level: int, state: int) -> np.uint64:
 def noise_root(seed: int) -> np.uint64:
     """Above all keys of `noise`: `child(child(noise_root(seed), level), state)`."""
     return rng.root(seed, 2)
+
+
+def episode_noise(seed: int) -> np.uint64:
+    """Observations whose noise hangs together over an episode (`Emission.per_episode`): those of an
+    episode have the key `child(episode_noise(seed), episode)`.
+    """
+    return rng.root(seed, 8)
 
 
 def agent(seed: int, n: int = 0) -> np.uint64:

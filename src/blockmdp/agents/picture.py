@@ -252,10 +252,11 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
         bar.outline.set_visible(False)
     ax.spines[:].set_visible(False)
     where = "mean over levels" if level is None else f"level {level}"
-    matched = "" if pooled or level is not None else "matched at each level, "
+    if not pooled and level is None:
+        where = "matched at each level"
     named = len(names) <= 12
     what = "label" if named else f"{len(names)} labels"
-    _finish(ax, "Labels of each state", f"{what} ({matched}{where})", "latent state")
+    _finish(ax, "Labels of each state", f"{what} ({where})", "latent state")
     ax.tick_params(length=0)
     ax.set_xticks(range(len(names)) if named else [], names if named else [])
     ax.yaxis.set_major_locator(MaxNLocator(12, integer=True))

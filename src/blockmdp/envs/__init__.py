@@ -1,7 +1,10 @@
 """Named problems and their Gymnasium face."""
 
+from blockmdp.envs.digits import lock_digits
+from blockmdp.envs.exogenous import exogenous_lock, noisy_chain
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
 from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
+from blockmdp.envs.random import random_block_mdp
 from blockmdp.envs.rotated import comblock, diabolical_lock
 
 __all__ = [
@@ -9,9 +12,13 @@ __all__ = [
     "BlockMDPVectorEnv",
     "comblock",
     "diabolical_lock",
+    "exogenous_lock",
     "lock_bernoulli",
+    "lock_digits",
     "lock_gaussian",
     "mdp_of",
+    "noisy_chain",
+    "random_block_mdp",
     "register",
 ]
 
@@ -19,3 +26,7 @@ register("blockmdp/LockBernoulli-v0", lock_bernoulli)
 register("blockmdp/LockGaussian-v0", lock_gaussian)
 register("blockmdp/Comblock-v0", comblock)
 register("blockmdp/DiabolicalLock-v0", diabolical_lock)
+register("blockmdp/ExogenousLock-v0", exogenous_lock)
+register("blockmdp/LockDigits-v0", lock_digits)
+register("blockmdp/NoisyChain-v0", noisy_chain)
+register("blockmdp/RandomBlockMDP-v0", random_block_mdp)

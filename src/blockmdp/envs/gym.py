@@ -2,7 +2,8 @@
 
 The random numbers are those of the compiled loop (`blockmdp.kernels.simulate`), bit for bit: after
 `reset(seed=s)` come the episodes 0, 1, ... of `streams.world(s)`, and the n-th observation of a
-latent state at a level is drawn from `child(streams.noise(s, level, state), n)`.
+latent state at a level is drawn from `child(streams.noise(s, level, state), n)`; those of an
+episode whose noise hangs together from `child(streams.episode_noise(s), episode)`.
 
 >>> env = gymnasium.make("blockmdp/LockBernoulli-v0", horizon=5)
 >>> x, info = env.reset(seed=0)
@@ -128,6 +129,7 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
     def _sow(self, seed: int) -> None:
         """Start the world of a seed, before its first episode."""
         self._world_key = streams.world(seed)
+        self._episode_noise_key = streams.episode_noise(seed)
         self._seed = seed
         self._episode = -1
         self._visits = np.zeros((self.mdp.horizon + 1, self.mdp.n_states), np.int64)
@@ -141,7 +143,10 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         info = {"latent_state": state, "level": level}
         if self.observe == "latent":
             return np.int64(state), info
-        key = np.uint64(rng.child(self._noise_key(level, state), n))
+        if self.mdp.emission.per_episode:
+            key = np.uint64(rng.child(self._episode_noise_key, self._episode))
+        else:
+            key = np.uint64(rng.child(self._noise_key(level, state), n))
         x = self.mdp.emission.sample(level, np.array([state]), np.array([key]))
         return x[0], info
 
@@ -173,10 +178,12 @@ def _advance(
     actions: NDArray[np.int64],
     rewards: NDArray[np.float64],
     keys: NDArray[np.uint64],
+    per_episode: bool,
 ) -> None:
     """Move copies on: to their next episode if `fresh`, else by their action.
 
     moving, fresh, actions: (n,). rewards, keys (of observations): (n,), filled for those moving.
+    per_episode: whether the key of an observation is that of its episode.
     """
     for i in range(len(moving)):
         if not moving[i]:
@@ -195,8 +202,11 @@ def _advance(
             rewards[i] = pay(dynamics.model, h, s, a, state, e)
         copies.level[i] = level
         copies.path[i, level] = state
-        place = np.uint64(child(np.uint64(child(copies.noise[i], level)), state))
-        keys[i] = child(place, copies.visits[i, level, state])
+        if per_episode:
+            keys[i] = child(copies.noise[i], copies.episode[i])
+        else:
+            place = np.uint64(child(np.uint64(child(copies.noise[i], level)), state))
+            keys[i] = child(place, copies.visits[i, level, state])
         copies.visits[i, level, state] += 1
 
 
@@ -325,7 +335,8 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 return
             seed = _random_seed(self.np_random)
         self._copies.world[i] = streams.world(seed)
-        self._copies.noise[i] = streams.noise_root(seed)
+        noise = streams.episode_noise if self.mdp.emission.per_episode else streams.noise_root
+        self._copies.noise[i] = noise(seed)
         self._copies.episode[i] = -1
         self._copies.visits[i] = 0
         self._sown[i] = True
@@ -336,7 +347,16 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Move copies on, to their next episode if fresh; what they see, and the info of these."""
         copies = self._copies
-        _advance(self.mdp.dynamics, copies, moving, fresh, self._actions, self._rewards, self._keys)
+        _advance(
+            self.mdp.dynamics,
+            copies,
+            moving,
+            fresh,
+            self._actions,
+            self._rewards,
+            self._keys,
+            self.mdp.emission.per_episode,
+        )
         state = copies.path[np.arange(self.num_envs), copies.level]
         self._look(moving, state)
         info = {

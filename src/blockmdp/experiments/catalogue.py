@@ -34,14 +34,20 @@ PACKAGE = Path(__file__).parents[1]
 CATALOGUE: dict[str, dict[str, str]] = {
     kind: dict.fromkeys(names.split(), module)
     for kind, module, names in (
-        ("problem", "blockmdp.envs", "lock_bernoulli lock_gaussian comblock diabolical_lock"),
+        (
+            "problem",
+            "blockmdp.envs",
+            "lock_bernoulli lock_gaussian comblock diabolical_lock exogenous_lock lock_digits "
+            "noisy_chain random_block_mdp",
+        ),
         ("agent", "blockmdp", "URL PCID Tabular"),
         (
             "oracle",
             "blockmdp.oracles",
-            "AutoOracle pca_kmeans gmm pca_dbscan_svm BernoulliMixture SphericalMixture",
+            "AutoOracle pca_kmeans gmm pca_dbscan_svm BernoulliMixture SphericalMixture "
+            "DirichletMixture",
         ),
-        ("learner", "blockmdp.learners", "OracleQ QLearning UCBVI"),
+        ("learner", "blockmdp.learners", "OracleQ QLearning UCBVI PSRL"),
     )
 }
 

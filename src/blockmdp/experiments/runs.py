@@ -115,7 +115,7 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     ledger = {str(kind): int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
     return {
         "average": float(returns.mean()),
-        "final": float(returns[-window:].mean()),
+        "final": float(returns[0 if window == "all" else -window :].mean()),
         "solved_at": None if solved is None else int(drawn[solved - 1]),
         "trajectories": sum(ledger.values()) or int(drawn[-1]),
         "ledger": ledger,

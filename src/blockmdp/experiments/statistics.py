@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Window = int | Literal["all"]  # how many of the last returns are averaged
 
 
 def thin(n: int, points: int = 200) -> NDArray[np.int64]:
@@ -36,13 +38,19 @@ def thin(n: int, points: int = 200) -> NDArray[np.int64]:
     return at[at > 0]
 
 
-def solved_at(returns: Array, threshold: float, window: int = 1000) -> int | None:
-    """Episodes until the mean of the last `window` returns exceeds the threshold, or None.
+def solved_at(returns: Array, threshold: float, window: Window = 1000) -> int | None:
+    """Episodes until the mean of the last `window` returns, or of all, exceeds the threshold.
 
-    >>> solved_at(np.array([0.0, 0.0, 1.0, 1.0]), 0.45, window=2)
-    3
+    None if it never does.
+
+    >>> returns = np.array([0.0, 0.0, 1.0, 1.0])
+    >>> solved_at(returns, 0.45, window=2), solved_at(returns, 0.45, window="all")
+    (3, 4)
     """
     total = np.concatenate([[0.0], np.cumsum(returns)])
+    if window == "all":
+        above = np.flatnonzero(total[1:] > threshold * np.arange(1, len(total)))
+        return int(above[0]) + 1 if len(above) else None
     above = np.flatnonzero(total[window:] - total[:-window] > threshold * window)
     return int(above[0]) + window if len(above) else None
 
@@ -56,7 +64,7 @@ def average_curve(trajectories: NDArray[np.int64], total: Array) -> Array:
     return np.asarray(total / trajectories, np.float64)
 
 
-def sliding_curve(n: NDArray[np.int64], total: Array, window: int = 1000) -> Array:
+def sliding_curve(n: NDArray[np.int64], total: Array, window: Window = 1000) -> Array:
     """The mean of the last `window` returns, of all where there are fewer, at each point.
 
     Exact where the window's start is a point; else the total is interpolated there.
@@ -64,7 +72,7 @@ def sliding_curve(n: NDArray[np.int64], total: Array, window: int = 1000) -> Arr
     >>> sliding_curve(np.array([1, 2, 3]), np.array([0.0, 1.0, 2.0]), window=2).tolist()
     [0.0, 0.5, 1.0]
     """
-    start = np.maximum(n - window, 0)
+    start = np.zeros_like(n) if window == "all" else np.maximum(n - window, 0)
     before = np.interp(start, np.concatenate([[0], n]), np.concatenate([[0.0], total]))
     return np.asarray((total - before) / (n - start), np.float64)
 

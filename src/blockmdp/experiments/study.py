@@ -37,6 +37,7 @@ __all__ = ["Run", "Setting", "Study", "StudyError", "to_toml", "varying"]
 
 KEYS = ("seeds", "episodes", "problem", "agent", "solved")
 MOST_SETTINGS, MOST_RUNS, DEEPEST = 10**5, 10**7, 20
+OWN = ("episodes", "solved")  # of these a problem may have its own
 SOLVED = {"share": 0.9, "above": None, "window": 1000}
 
 
@@ -305,32 +306,52 @@ class _Agent(NamedTuple):
     table: Config
 
 
+class _Problem(NamedTuple):
+    """A point of the problems' grid, and for how long and by which measure it is run."""
+
+    place: str
+    config: Config
+    episodes: int
+    solved: Config
+
+
+def _problems(document: Mapping[str, Any]) -> list[_Problem]:
+    lengths = _episodes(document["episodes"], "episodes")
+    solved = _solved(document.get("solved", {}), "solved")
+    points = []
+    for place, table in _expand(document["problem"], "problem"):
+        own = {key: table[key] for key in OWN if key in table} if isinstance(table, dict) else {}
+        rest = {key: table[key] for key in table if key not in OWN} if own else table
+        config = complete("problem", rest, place)
+        here = _episodes(own["episodes"], f"{place}.episodes") if "episodes" in own else lengths
+        measure = _solved(own["solved"], f"{place}.solved") if "solved" in own else solved
+        if (len(points) + 1) * len(here) > MOST_SETTINGS:
+            raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
+        points += [_Problem(place, config, n, measure) for n in here]
+    return points
+
+
 def _settings(document: Mapping[str, Any], check: bool) -> list[Setting]:
-    problems = [
-        (place, complete("problem", table, place))
-        for place, table in _expand(document["problem"], "problem")
-    ]
-    lengths = _episodes(document["episodes"])
-    solved = _solved(document.get("solved", {}))
-    if len(problems) * len(lengths) > MOST_SETTINGS:
-        raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
-    panels: list[Config] = [
-        {"panel": f"{title}, {n} episodes" if len(lengths) > 1 else title, "episodes": n} | problem
-        for (_, problem), title in zip(problems, _titles([problem for _, problem in problems]))
-        for n in lengths
-    ]
+    problems = _problems(document)
+    lengths: dict[str, set[int]] = {}
+    for problem in problems:
+        lengths.setdefault(_canonical(problem.config), set()).add(problem.episodes)
+    panels: list[Config] = []
+    for problem, title in zip(problems, _titles([problem.config for problem in problems])):
+        several = len(lengths[_canonical(problem.config)]) > 1
+        title += f", {problem.episodes} episodes" if several else ""
+        panels.append({"panel": title, "episodes": problem.episodes} | problem.config)
     agents = _agents(document["agent"], panels)
     if len(panels) * len(agents) > MOST_SETTINGS:
         raise StudyError(f"the grid has more than {MOST_SETTINGS} settings")
     if check:
-        _try("problem", problems)
+        _try("problem", ((problem.place, problem.config) for problem in problems))
         _try("agent", ((agent.place, agent.config) for agent in agents))
     here = [tuple(i for i, a in enumerate(agents) if _holds(a.when, panel)) for panel in panels]
     labels = _labels(agents, here)
     settings: dict[str, Setting] = {}
     names: dict[tuple[str, str], str] = {}
-    pairs = [(problem, n) for _, problem in problems for n in lengths]
-    for (problem, n), panel, indices in zip(pairs, panels, here):
+    for (_, problem, n, solved), panel, indices in zip(problems, panels, here):
         for i in indices:
             place, config, base, _, entry, table = agents[i]
             title, label = panel["panel"], labels[i]
@@ -342,13 +363,13 @@ def _settings(document: Mapping[str, Any], check: bool) -> list[Setting]:
     return list(settings.values())
 
 
-def _episodes(lengths: Any) -> list[int]:
+def _episodes(lengths: Any, place: str) -> list[int]:
     lengths = lengths if isinstance(lengths, list) else [lengths]
     if not lengths:
-        raise StudyError("episodes: the list is empty")
-    numbers = [_whole("episodes", n, 1) for n in lengths]
+        raise StudyError(f"{place}: the list is empty")
+    numbers = [_whole(place, n, 1) for n in lengths]
     if max(numbers) > 10**12:
-        raise StudyError(f"episodes: at most 10^12, got {short(max(lengths))}")
+        raise StudyError(f"{place}: at most 10^12, got {short(max(lengths))}")
     return list(dict.fromkeys(numbers))
 
 
@@ -429,14 +450,15 @@ def _try(kind: str, configs: Iterable[tuple[str, Config]]) -> None:
             made.close()
 
 
-def _solved(table: Any) -> Config:
+def _solved(table: Any, place: str) -> Config:
     if not isinstance(table, Mapping):
-        raise StudyError(f"solved: must be a table, got {short(table)}")
+        raise StudyError(f"{place}: must be a table, got {short(table)}")
     for key in table:
         if key not in SOLVED:
-            raise StudyError(f"solved.{key}: there is no such key{suggest(key, SOLVED)}")
+            raise StudyError(f"{place}.{key}: there is no such key{suggest(key, SOLVED)}")
     solved: Config = dict(SOLVED) | dict(table)
-    solved["window"] = _whole("solved.window", solved["window"], 1)
+    if solved["window"] != "all":
+        solved["window"] = _whole(f"{place}.window", solved["window"], 1)
     for key in ("share", "above"):
         value = solved[key]
         if key == "above" and value in (None, "none"):
@@ -444,10 +466,10 @@ def _solved(table: Any) -> Config:
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and math.isfinite(value)):
-            raise StudyError(f"solved.{key}: must be a number, got {short(value)}")
+            raise StudyError(f"{place}.{key}: must be a number, got {short(value)}")
         solved[key] = float(value)
     if not 0 < solved["share"] <= 1:
-        raise StudyError(f"solved.share: must be in (0, 1], got {solved['share']}")
+        raise StudyError(f"{place}.share: must be in (0, 1], got {solved['share']}")
     return solved
 
 

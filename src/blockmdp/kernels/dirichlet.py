@@ -16,7 +16,7 @@ import numpy as np
 
 from blockmdp.kernels.jit import jit
 
-__all__ = ["common_mean", "evidence", "place", "scores", "settle"]
+__all__ = ["best_cut", "common_mean", "evidence", "nearest", "place", "scores", "settle"]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
 LOG_PI = math.log(math.pi)
@@ -49,26 +49,31 @@ def evidence(bits, counts, sums, square, dim, log_alpha):
     if bits or n < 2:
         return total, 1.0, 1.0
     within = max(within, 1e-12 * square) + 1e-300
+    used = np.flatnonzero(counts)
+    U = len(used)
+    gram = np.zeros((U, U))  # of the labels' means
+    for a in range(U):
+        for c in range(a + 1):
+            for j in range(d):
+                gram[a, c] += sums[used[a], j] * sums[used[c], j]
+            gram[a, c] /= counts[used[a]] * counts[used[c]]
+    weight = np.empty(U)
     best = -np.inf
     best_ratio = 1.0
     best_noise = 1.0
-    mean = np.empty(d)
     for ratio in RATIOS:
         weights = 0.0
-        mean[:] = 0.0
-        between = 0.0
         logs = 0.0
-        for k in range(K):
-            if counts[k] > 0:
-                weight = counts[k] / (1.0 + ratio * counts[k])
-                weights += weight
-                logs += math.log(1.0 + ratio * counts[k])
-                for j in range(d):
-                    x = sums[k, j] / counts[k]
-                    mean[j] += weight * x
-                    between += weight * x * x
-        for j in range(d):
-            between -= mean[j] * mean[j] / weights
+        for a in range(U):
+            spread = 1.0 + ratio * counts[used[a]]
+            weight[a] = counts[used[a]] / spread
+            weights += weight[a]
+            logs += math.log(spread)
+        between = 0.0
+        for a in range(U):
+            between += weight[a] * (1.0 - weight[a] / weights) * gram[a, a]
+            for c in range(a):
+                between -= 2.0 * weight[a] * weight[c] / weights * gram[a, c]
         Q = within + max(between, 0.0)
         score = -0.5 * dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
         if score > best:
@@ -100,6 +105,24 @@ def scores(bits, counts, sums, ratio):
 
 
 @jit
+def nearest(bits, x, centre, counts, sums, ratio):
+    """The labels (n,) that the scores tell of the rows x (n, d), which are not centred."""
+    n, d = x.shape
+    W, b = scores(bits, counts, sums, ratio)
+    labels = np.zeros(n, np.int64)
+    for i in range(n):
+        top = -np.inf
+        for k in range(len(b)):
+            score = b[k]
+            for j in range(d):
+                score += W[k, j] * (x[i, j] - centre[j])
+            if score > top:
+                top = score
+                labels[i] = k
+    return labels
+
+
+@jit
 def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
     """What label k predicts: log p(x) = b + W x - g |x|^2 / 2, up to a constant, in place."""
     d = sums.shape[1]
@@ -125,7 +148,7 @@ def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
 @jit
 def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
     """Move each row to its likeliest label given all the others, or to one of its own, until none
-    moves; z (n,), counts (K,) and sums (K, d) are changed in place. Rows with z = -1 are placed.
+    moves; z (n,), counts (K,) and sums (K, d) are changed in place.
 
     Returns how many moves were made.
     """
@@ -134,47 +157,71 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
     W = np.zeros((K, d))
     b = np.zeros(K)
     g = np.zeros(K)
+    V = np.zeros((d, K))  # W transposed: the scores of all labels are summed side by side
+    scores = np.empty(K)
     mean = np.zeros(d)
     if not bits:
         common_mean(counts, sums, ratio, mean)
     for k in range(K):
         believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+        V[:, k] = W[k]
+    own = (np.zeros(1, np.int64), np.zeros((1, d)), np.zeros((1, d)), np.zeros(1), np.zeros(1))
     moves = 0
     for _ in range(sweeps):
         moved = 0
         for i in range(n):
             old = z[i]
+            scores[:] = b
             square = 0.0
             for j in range(d):
-                square += x[i, j] * x[i, j]
-            if old >= 0:
-                take(x, i, old, -1, counts, sums)
-                believe(bits, old, counts, sums, mean, dim, ratio, noise, W, b, g)
+                value = np.float64(x[i, j])
+                square += value * value
+                for k in range(K):
+                    scores[k] += V[j, k] * value
             best = -1
             top = -np.inf
             empty = False
             for k in range(K):
-                if counts[k] == 0 and empty and k != old:
-                    continue
-                score = b[k] - 0.5 * g[k] * square
-                for j in range(d):
-                    score += W[k, j] * x[i, j]
-                if counts[k] > 0:
-                    score += math.log(counts[k])
-                else:
-                    score += log_alpha
+                if counts[k] > 0 and k != old:
+                    score = scores[k] - 0.5 * g[k] * square + math.log(counts[k])
+                elif k == old:
+                    score = without(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own)
+                    score += math.log(counts[k] - 1) if counts[k] > 1 else log_alpha
+                elif not empty and counts[old] > 1:  # a row alone would only change its name
                     empty = True
+                    score = scores[k] - 0.5 * g[k] * square + log_alpha
+                else:
+                    continue
                 if score > top or (score == top and k == old):
                     top = score
                     best = k
-            take(x, i, best, 1, counts, sums)
-            believe(bits, best, counts, sums, mean, dim, ratio, noise, W, b, g)
-            z[i] = best
-            moved += best != old
+            if best != old:
+                moved += 1
+                z[i] = best
+                take(x, i, old, -1, counts, sums)
+                take(x, i, best, 1, counts, sums)
+                for k in (old, best):
+                    believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+                    V[:, k] = W[k]
         moves += moved
         if moved == 0:
             break
     return moves
+
+
+@jit
+def without(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own):
+    """The log probability of row i under its label k, had that not seen it."""
+    count, total, W, b, g = own
+    d = x.shape[1]
+    count[0] = counts[k] - 1
+    for j in range(d):
+        total[0, j] = sums[k, j] - x[i, j]
+    believe(bits, 0, count, total, mean, dim, ratio, noise, W, b, g)
+    score = b[0]
+    for j in range(d):
+        score += (W[0, j] - 0.5 * g[0] * x[i, j]) * x[i, j]
+    return score
 
 
 @jit
@@ -246,3 +293,41 @@ def common_mean(counts, sums, ratio, mean):
                 mean[j] += weight * sums[k, j]
     for j in range(len(mean)):
         mean[j] /= max(weights, 1e-300)
+
+
+@jit
+def best_cut(bits, x, tree, square, dim, log_alpha):
+    """How many labels the most probable cut of a tree of mergers has, and its evidence.
+
+    tree: (n - 1, 4), as `scipy.cluster.hierarchy.linkage` makes it. Of many labels not every number
+    is tried, and none with fewer than two rows a label.
+    """
+    n, d = x.shape
+    counts = np.zeros(2 * n - 1, np.int64)
+    sums = np.zeros((2 * n - 1, d))
+    for i in range(n):
+        counts[i] = 1
+        sums[i] = x[i]
+    alive = np.zeros(2 * n - 1, np.bool_)
+    alive[:n] = True
+    best = -np.inf
+    best_K = 1
+    due = n // 2
+    for i in range(n - 1):
+        one = int(tree[i, 0])
+        two = int(tree[i, 1])
+        new = n + i
+        counts[new] = counts[one] + counts[two]
+        for j in range(d):
+            sums[new, j] = sums[one, j] + sums[two, j]
+        alive[one] = alive[two] = False
+        alive[new] = True
+        K = n - 1 - i
+        if due >= K:
+            due = K - max(K // 5, 1)
+            used = np.flatnonzero(alive)
+            score = evidence(bits, counts[used], sums[used], square, dim, log_alpha)[0]
+            if score > best:
+                best = score
+                best_K = K
+    return best_K, best

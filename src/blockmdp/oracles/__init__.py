@@ -1,5 +1,5 @@
-"""Unsupervised learning oracles: any scikit-learn clusterer or mixture; here the paper's three, and
-one that chooses by the data.
+"""Unsupervised learning oracles: any scikit-learn clusterer or mixture; here the paper's three,
+one that chooses by the data, and one that learns online.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.fitting import Completed, Fitted, check_is_oracle, fit_oracle
 from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
@@ -20,6 +21,7 @@ __all__ = [
     "AutoOracle",
     "BernoulliMixture",
     "Completed",
+    "DirichletMixture",
     "Fitted",
     "SphericalMixture",
     "check_is_oracle",

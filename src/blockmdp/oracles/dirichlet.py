@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.kernels.dirichlet import evidence, place, scores, settle
+from blockmdp.kernels.dirichlet import best_cut, evidence, nearest, place, scores, settle
 from blockmdp.oracles.mixtures import halves
 
 __all__ = ["DirichletMixture"]
@@ -90,15 +93,21 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._begin(np.concatenate([past, X]))
             for row in past - self._centre:
                 self._add(row)
+            self.relabelled_ = True
         for row in X - self._centre:
             self._add(row)
 
     def predict(self, X: Any) -> Labels:
         """The label of each observation, (n,): the nearest, however rare it was."""
         check_is_fitted(self, "_x")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        W, b = self.scores()
-        return np.asarray((X @ W.T + b).argmax(axis=1), np.int64)
+        return self.read(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def read(self, X: NDArray[Any]) -> Labels:
+        """As `predict`, for what is known to be (n, d) finite numbers; 0 before all learning."""
+        if not hasattr(self, "_x"):
+            return np.zeros(len(X), np.int64)
+        found: Labels = nearest(self._bits, X, self._centre, self._counts, self._sums, self._ratio)
+        return found
 
     def fit_predict(self, X: Any, y: None = None) -> Labels:
         return self.fit(X).labels_
@@ -107,9 +116,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def labels_(self) -> Labels:
         return self._z[: self._n]
 
-    @property
-    def n_labels_(self) -> int:
-        return int(np.flatnonzero(self._counts)[-1]) + 1
+    n_labels_ = 0
 
     @property
     def evidence_(self) -> float:
@@ -138,7 +145,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._x = np.concatenate([self._x, np.empty_like(self._x)])
             self._z = np.concatenate([self._z, np.empty_like(self._z)])
         self._x[self._n] = row
-        self._square += float((self._x[self._n].astype(np.float64) ** 2).sum())
+        self._square += float(np.dot(row, row))
         self._n += 1
 
     def _add(self, row: Array) -> None:
@@ -149,7 +156,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._bits, self._x[i], self._counts, self._sums, self._square, self._dim, self._ratio,
             self._noise, math.log(self.concentration),
         )  # fmt: skip
-        self._make_room()
+        if born:
+            self._count_labels()
         if self._n >= 1.5 * self._reconsidered:
             self._reconsider()
         elif born:
@@ -164,12 +172,13 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.relabelled_ |= not np.array_equal(new.z[:-1], self._z[: self._n - 1])
         self._z[: self._n], self._counts, self._sums = new.z, new.counts, new.sums
         self._ratio, self._noise = new.ratio, new.noise
-        self._make_room()
+        self._count_labels()
 
-    def _make_room(self) -> None:
-        """Let there be a label without observations."""
+    def _count_labels(self) -> None:
+        """How many there are; let there always be one more without observations."""
         K = len(self._counts)
-        if (self._counts > 0).all() and K < self.max_labels:
+        self.n_labels_ = int(np.flatnonzero(self._counts)[-1]) + 1
+        if (self._counts > 0).all() and self.max_labels > K:
             more = min(2 * K, self.max_labels) - K
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
             self._sums = np.concatenate([self._sums, np.zeros((more, self._sums.shape[1]))])
@@ -177,14 +186,13 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _reconsider(self) -> None:
         """Look at all observations again: merge and split labels while that is more probable."""
         self._reconsidered = self._n
-        self._make_room()
         for _ in range(3):
             now = self._settled(self._now())
             self._keep(now)
             better = True
             while better:
                 better, now = False, self._now()
-                for z in (*self._mergers(now), *self._splits(now)):
+                for z in itertools.chain(self._mergers(now), self._splits(now), self._cuts(now)):
                     other = self._settled(self._clustering(z))
                     if other.score > now.score + 1e-9 * abs(now.score):
                         better = True
@@ -229,7 +237,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             now = after
 
     def _clustering(self, z: Labels) -> _Clustering:
-        counts = np.bincount(z, minlength=len(self._counts))
+        counts = np.bincount(z, minlength=max(len(self._counts), int(z.max()) + 2))
         sums = np.zeros((len(counts), self._x.shape[1]))
         for k in np.flatnonzero(counts):
             sums[k] = self._x[: self._n][z == k].sum(axis=0, dtype=np.float64)
@@ -241,8 +249,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return found  # type: ignore[no-any-return]
 
     def _mergers(self, now: _Clustering) -> Iterator[Labels]:
-        """Two labels made one, the larger of them; the most probable first."""
-        tried = []
+        """Two labels made one, the larger of them, where that is more probable as it stands."""
         used = np.flatnonzero(now.counts)
         for i, k in enumerate(used):
             for other in used[i + 1 :]:
@@ -251,17 +258,29 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 counts[kept] += counts[gone]
                 sums[kept] += sums[gone]
                 counts[gone], sums[gone] = 0, 0.0
-                tried.append((self._evidence(counts, sums)[0], int(kept), int(gone)))
-        for _, kept, gone in sorted(tried, reverse=True)[:TRIES]:
-            yield np.where(now.z == gone, kept, now.z)
+                if self._evidence(counts, sums)[0] > now.score:
+                    yield np.where(now.z == gone, kept, now.z)
+
+    def _cuts(self, now: _Clustering) -> Iterator[Labels]:
+        """The most probable cut of Ward's tree, if more probable than what there is.
+
+        Where there are many states and few observations, no split of one label into two may pay
+        though one into many does.
+        """
+        if not 3 <= self._n <= FEW:
+            return
+        x = self._x[: self._n]
+        tree = linkage(x, "ward")
+        K, score = best_cut(
+            self._bits, x, tree, self._square, self._dim, math.log(self.concentration)
+        )
+        if score > now.score and self.max_labels > K:
+            yield _named_as(now.z, cut_tree(tree, K)[:, 0].astype(np.int64))
 
     def _splits(self, now: _Clustering) -> Iterator[Labels]:
-        """One label made two, of which the smaller is new; the most probable first."""
+        """One label made two, of which the smaller is new, where that is more probable."""
         free = np.flatnonzero(now.counts == 0)
-        if len(free) == 0:
-            return
-        tried = []
-        for k in np.flatnonzero(now.counts > 1):
+        for k in np.flatnonzero(now.counts > 1) if len(free) else ():
             rows = np.flatnonzero(now.z == k)
             x = self._x[rows].astype(np.float64)
             far = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
@@ -269,9 +288,22 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 smaller = part if 2 * part.sum() <= len(part) else ~part
                 z = now.z.copy()
                 z[rows[smaller]] = free[0]
-                tried.append((self._clustering(z).score, len(tried), z))
-        for _, _, z in sorted(tried, reverse=True)[:TRIES]:
-            yield z
+                if self._clustering(z).score > now.score:
+                    yield z
+
+
+FEW = 200  # observations of which all may be compared with all
+
+
+def _named_as(old: Labels, new: Labels) -> Labels:
+    """The new clustering, its labels called as the old one calls most of their rows."""
+    n = int(max(old.max(), new.max())) + 1
+    together = np.zeros((n, n), np.int64)
+    np.add.at(together, (new, old), 1)
+    rows, names = linear_sum_assignment(-together)
+    renamed = np.empty(n, np.int64)
+    renamed[rows] = names
+    return np.asarray(renamed[new], np.int64)
 
 
 class _Clustering(NamedTuple):
@@ -281,9 +313,6 @@ class _Clustering(NamedTuple):
     score: float
     ratio: float
     noise: float
-
-
-TRIES = 4  # mergers or splits that may fail before no more are tried
 
 
 def _are_bits(X: Array) -> bool:

@@ -21,6 +21,7 @@ from sklearn.svm import SVC
 from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
+from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.folded import Predictor
 from blockmdp.oracles.folded import fold as folded
 from blockmdp.oracles.mixtures import AutoOracle
@@ -245,7 +246,7 @@ def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
     last = _last(estimator)
     if isinstance(last, Completed):
         return max(int(last.classes_.max(initial=0)) + 1, 1), max(len(last.classes_), 1)
-    if isinstance(last, AutoOracle):
+    if isinstance(last, AutoOracle | DirichletMixture):
         return last.n_labels_, len(np.unique(last.labels_))
     given = np.unique(estimator.predict(x))
     return max(_n_clusters(estimator), int(given.max()) + 1), len(given)

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from blockmdp.kernels.decode import linear_labels, network_labels, quadratic_labels
+from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
 __all__ = ["LinearScores", "NetworkScores", "Predictor", "QuadraticScores", "fold"]
@@ -82,6 +83,8 @@ def fold(estimator: Any, bits: bool = False) -> Any:
     """
     if isinstance(estimator, AutoOracle):
         return fold(estimator.estimator_, bits)
+    if isinstance(estimator, DirichletMixture):
+        return LinearScores(*map(_read_only, estimator.scores()))
     steps = (
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )

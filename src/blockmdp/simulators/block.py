@@ -24,7 +24,7 @@ from blockmdp.simulators.base import (
     Trajectories,
     padded,
 )
-from blockmdp.simulators.tapes import SHOW_LATENT, Tapes
+from blockmdp.simulators.tapes import SHOW_LATENT, EpisodeTapes, Tapes
 
 __all__ = ["BlockSimulator"]
 
@@ -42,7 +42,8 @@ class BlockSimulator(Simulator):
         self.observation_shape = (mdp.emission.dim,)
         self._compiled = compiled
         self._world_key = streams.world(seed)
-        self._tapes = Tapes(mdp, seed)
+        kind = EpisodeTapes if mdp.emission.per_episode else Tapes
+        self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
         self._blind = False  # visits were not counted: nobody looked at observations
 
     def learn(
@@ -51,7 +52,7 @@ class BlockSimulator(Simulator):
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         loop = self._loop(run.learner)
         self._look(sight is not None)
-        visits = self._tapes.visits.copy()
+        visits, seen = self._tapes.visits.copy(), []
         while run.k < stop:
             tape = SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
             if sight is not None:
@@ -69,7 +70,16 @@ class BlockSimulator(Simulator):
                 )
             self.ledger["learn"] += k - run.k
             run.k = k
-        return self._tapes.shown(visits, self._tapes.visits - visits) if record else None
+            if record and self.mdp.emission.per_episode:  # one at a time
+                seen.append(self._tapes.shown(visits, self._tapes.visits - visits))
+                visits = self._tapes.visits.copy()
+        if not record:
+            return None
+        seen.append(self._tapes.shown(visits, self._tapes.visits - visits))
+        if len(seen) == 1:
+            return seen[0]
+        levels, x = ([getattr(each, name) for each in seen] for name in ("levels", "x"))
+        return Observations(np.concatenate(levels), np.concatenate(x))
 
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True

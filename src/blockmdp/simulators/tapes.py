@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp import streams
+from blockmdp import rng, streams
 from blockmdp.emissions import Emission
 from blockmdp.kernels.rollout import number_visits
 from blockmdp.kernels.simulate import Tape
@@ -16,7 +16,7 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.sights import Sight, by_level
 from blockmdp.simulators.base import Observations
 
-__all__ = ["SHOW_LATENT", "Tapes"]
+__all__ = ["SHOW_LATENT", "EpisodeTapes", "Tapes"]
 
 _NOTHING = np.zeros((0, 0), np.int64)
 SHOW_LATENT = Tape(np.zeros(0, np.int32), _NOTHING, _NOTHING, _NOTHING)
@@ -95,6 +95,61 @@ class Tapes:
         start = np.cumsum(held.ravel()) - held.ravel()
         self._limit = self.visits + held
         self._shift = start.reshape(held.shape) - self.visits
+
+
+class EpisodeTapes:
+    """As `Tapes`, for an emission whose noise hangs together over an episode
+    (`Emission.per_episode`).
+
+    What (level, latent state) shows in an episode depends on the seed and the episode alone, and an
+    episode visits a level once: a tape holds one label for each, and lasts for one episode. Those
+    of many episodes are drawn and decoded at once.
+    """
+
+    rows_at_once = 1 << 16
+
+    def __init__(self, mdp: BlockMDP, seed: int) -> None:
+        self.mdp = mdp
+        self._key = streams.episode_noise(seed)
+        self.visits = np.zeros((mdp.horizon + 1, mdp.n_states), np.int64)
+        self._places = np.arange(self.visits.size).reshape(self.visits.shape)
+        self._labels = np.zeros((0, self.visits.size), np.int32)  # of the episodes from _first on
+        self._first = 0
+        self._sight: Sight | None = None
+
+    def filled(self, sight: Sight, episodes: int) -> Tape:
+        """A tape that lasts for one episode; draws and decodes up to so many ahead."""
+        now = int(self.visits[0].sum())
+        if sight is not self._sight or not 0 <= now - self._first < len(self._labels):
+            self._sight, self._first = sight, now
+            self._fill(sight, now, episodes)
+        labels = self._labels[now - self._first]
+        return Tape(labels, self._places - self.visits, self.visits + 1, self.visits)
+
+    def show(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+        """What the next n trajectories see of their states (n,) at a level, (n, dim)."""
+        keys = rng.children(self._key, int(self.visits[level].sum()), len(states))
+        self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
+        return self.mdp.emission.sample(level, states, keys)
+
+    def shown(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
+        """What one episode showed: the one that met the places of `counts` after `starts` visits to
+        each.
+        """
+        level, state = np.nonzero(counts)
+        key = rng.children(self._key, int(starts[0].sum()), 1)
+        keys = np.repeat(key, len(level))
+        return Observations(level, _observe(self.mdp.emission, level, state, keys))
+
+    def _fill(self, sight: Sight, first: int, episodes: int) -> None:
+        cells = self.visits.size
+        rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
+        n = max(min(episodes, rows // cells), 1)
+        level, state = (np.repeat(i.ravel(), n) for i in np.indices(self.visits.shape))
+        keys = np.tile(rng.children(self._key, first, n), cells)
+        x = _observe(self.mdp.emission, level, state, keys)
+        labels = np.asarray(sight.decode(level, x), np.int32)
+        self._labels = np.ascontiguousarray(labels.reshape(cells, n).T)
 
 
 def _observe(

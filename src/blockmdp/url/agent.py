@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp import rng, streams
 from blockmdp.agents.decoded import DecodingAgent
 from blockmdp.checks import whole_number
-from blockmdp import rng
 from blockmdp.learners import UCBVI, Learner, OracleQ
 from blockmdp.oracles import AutoOracle, check_is_oracle
 from blockmdp.oracles.dirichlet import DirichletMixture
+from blockmdp.oracles.fitting import one_thread
 from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
 from blockmdp.url.fix_label import LabelStandard
 from blockmdp.url.online import OnlineDecoder
@@ -174,6 +175,11 @@ class URL(DecodingAgent):
             raise ValueError(f"growth must be a number, 1 or more; got {growth!r}")
         if not min_count >= 0:
             raise ValueError(f"min_count must be a number, 0 or more; got {min_count!r}")
+        if online and (resample or retrain_every is not None):
+            raise ValueError(
+                "online=True learns from every episode as it comes: leave resample and "
+                "retrain_every alone"
+            )
         if restarts > 1 and evaluation == 0:
             raise ValueError("restarts need evaluation episodes to choose the best of them by")
         self.oracle = oracle
@@ -192,7 +198,11 @@ class URL(DecodingAgent):
         self._horizon: int | None = None  # that of `theory`, whose constants depend on it
 
     def __repr__(self) -> str:
-        fields = ("batch", "iterations", "stable", "pool_levels", "match_labels", "retrain_every")
+        fields = (
+            ("pool_levels", "online")
+            if self.online
+            else ("batch", "iterations", "stable", "pool_levels", "match_labels", "retrain_every")
+        )
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
         return f"URL({self.oracle!r}, {self.learner!r}, {shown})"
 
@@ -345,7 +355,8 @@ class URL(DecodingAgent):
     def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """Lines 3-11: one restart."""
         if self.online:
-            return self._online(simulator, K)
+            with one_thread():
+                return self._online(simulator, K, n, record)
         A = self.learner
         run = simulator.start(A, K)  # 3
         tsr = self._tsr(simulator, n, record)
@@ -366,17 +377,31 @@ class URL(DecodingAgent):
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         return _Attempt(Policy(pi, f), run.tables, run.returns, trajectories, tsr.diary)  # 11
 
-    def _online(self, simulator: Simulator, K: int) -> _Attempt:
+    def _online(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """Lines 3-11, the decoder learnt from the learner's own episodes."""
         A = self.learner
         run = simulator.start(A, K)  # 3
-        f = OnlineDecoder(self.oracle, simulator.horizon, K, pooled=self.pool_levels)
+        with np.errstate(over="ignore"):
+            key = np.uint64(rng.child(streams.estimator(simulator.seed), n))
+        f = OnlineDecoder(
+            self.oracle,
+            simulator.horizon,
+            K,
+            pooled=self.pool_levels,
+            min_count=self.min_count,
+            key=key,
+        )
         trajectories = np.empty(K, np.int64)
+        diary = []
         while run.k < K:  # 4
-            pi = Policy(A.behaviour(run.tables, run.k), f)  # 5
-            episode = simulator.rollout([pi], 1, "learn")  # 6
-            reread = f.learn(episode)
-            simulator.make_room(run, f.n_labels, anew=reread)
+            pi = A.behaviour(run.tables, run.k)  # 5
+            episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
+            born, reread = f.learn(episode)
+            if born or reread:
+                kept = (f.decoder(), pi) if record else (None, None)
+                drawn = simulator.episodes
+                diary.append(Refit(run.k, drawn, *kept, (), tuple(born), math.nan, reread))
+            simulator.make_room(run, f.n_labels, anew=reread > 0)
             f.teach(A, run.tables, 0 if reread else run.k)  # 7
             with np.errstate(over="ignore"):
                 choices = np.uint64(rng.child(run.key, run.k))
@@ -385,7 +410,7 @@ class URL(DecodingAgent):
             trajectories[run.k] = simulator.episodes
             run.k += 1
         policy = Policy(A.policy(run.tables).copy(), f.decoder())  # 9
-        return _Attempt(policy, run.tables, run.returns, trajectories, [])  # 11
+        return _Attempt(policy, run.tables, run.returns, trajectories, diary)  # 11
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         J = self.iterations

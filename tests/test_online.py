@@ -1,4 +1,4 @@
-"""Decoders learnt online: the Dirichlet process mixture, and URL that learns from its own episodes."""
+"""Decoders learnt online: the Dirichlet process mixture, and URL on its own episodes."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ WRONG = {
     "no such problem": ("bernoulli", "bernuli", "problem.name: there is no problem 'lock_bernuli'"),
     "no such agent": ('"URL"', '"ULR"', "agent[0].name: there is no agent 'ULR'; did you mean 'UR"),
     "no such oracle": ("pca_kmeans", "kmeans", "no oracle 'kmeans'; did you mean 'pca_kmeans'?"),
-    "no such learner": ('"OracleQ"', '"SARSA"', "no learner 'SARSA' (there are: OracleQ, QLearnin"),
+    "no such learner": ('"OracleQ"', '"SARSA"', "no learner 'SARSA' (there are: OracleQ, PSRL, QL"),
     "no such module": ('"URL"', '"nowhere:X"', "cannot import 'nowhere:X': ModuleNotFoundError"),
     "no such class": ('"URL"', '"blockmdp:URLs"', "no 'URLs' in it; did you mean 'URL'?"),
     "no callable": ('"URL"', '"sys:maxsize"', "'sys:maxsize' is not a class or function that make"),

@@ -44,7 +44,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
         (
             "oracle",
             "blockmdp.oracles",
-            "AutoOracle pca_kmeans gmm pca_dbscan_svm BernoulliMixture SphericalMixture "
+            "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
             "DirichletMixture",
         ),
         ("learner", "blockmdp.learners", "OracleQ QLearning UCBVI PSRL"),

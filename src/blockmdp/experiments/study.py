@@ -318,7 +318,7 @@ class _Problem(NamedTuple):
 def _problems(document: Mapping[str, Any]) -> list[_Problem]:
     lengths = _episodes(document["episodes"], "episodes")
     solved = _solved(document.get("solved", {}), "solved")
-    points = []
+    points: list[_Problem] = []
     for place, table in _expand(document["problem"], "problem"):
         own = {key: table[key] for key in OWN if key in table} if isinstance(table, dict) else {}
         rest = {key: table[key] for key in table if key not in OWN} if own else table
@@ -351,11 +351,11 @@ def _settings(document: Mapping[str, Any], check: bool) -> list[Setting]:
     labels = _labels(agents, here)
     settings: dict[str, Setting] = {}
     names: dict[tuple[str, str], str] = {}
-    for (_, problem, n, solved), panel, indices in zip(problems, panels, here):
+    for (_, what, n, solved), panel, indices in zip(problems, panels, here):
         for i in indices:
             place, config, base, _, entry, table = agents[i]
             title, label = panel["panel"], labels[i]
-            setting = Setting(problem, config, n, solved, title, label, base, entry, table)
+            setting = Setting(what, config, n, solved, title, label, base, entry, table)
             settings.setdefault(setting.key, setting)
             if names.setdefault((title, label), setting.key) != setting.key:
                 raise StudyError(f"{place}: another one is called {label!r} too; "

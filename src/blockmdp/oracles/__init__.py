@@ -10,7 +10,7 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
 from blockmdp.oracles.dirichlet import DirichletMixture
@@ -27,6 +27,7 @@ __all__ = [
     "check_is_oracle",
     "fit_oracle",
     "gmm",
+    "images",
     "pca_dbscan_svm",
     "pca_kmeans",
 ]
@@ -59,3 +60,10 @@ def gmm(n_states: int = 3, covariance_type: str = "full", n_init: int = 10) -> G
     They are not standardised: that would blow the noise up to the size of the signal.
     """
     return GaussianMixture(n_states, covariance_type=covariance_type, n_init=n_init)
+
+
+def images(n_components: int = 20, caution: float = -2.0) -> Pipeline:
+    """For images: bring all to one brightness, project on the principal components, and let
+    `AutoOracle` choose the number of labels, rather too many than too few.
+    """
+    return make_pipeline(Normalizer(), PCA(n_components), AutoOracle(caution=caution))

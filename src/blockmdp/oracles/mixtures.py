@@ -228,6 +228,9 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     is not that of all data. Nothing is drawn at random. Where no mixture can be fitted, the
     observations are scaled, projected and clustered by k-means.
 
+    Numbers that repeat exactly come from a stock of observations (images, say); how often each was
+    drawn says nothing about which are alike, so each counts once.
+
     The label of an observation is the component that makes it likeliest, however rare that was in
     the data: how often a policy comes to a state says nothing about the next policy.
 
@@ -260,8 +263,9 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: None = None) -> AutoOracle:
         """Learn from observations X (n, d)."""
-        X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
+        everything = X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
         bits = bool(np.isin(X, (0.0, 1.0)).all())
+        X = X if bits else self._distinct(X)
         best, score = self._grown(X, BernoulliMixture() if bits else SphericalMixture())
         if not bits:
             tied, tied_score = self._tied(X, best)
@@ -276,7 +280,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator_ = best
         last = best[-1] if hasattr(best, "steps") else best
         self.n_labels_ = int(getattr(last, "n_clusters", 0) or last.n_components)
-        self.labels_ = self.predict(X)
+        self.labels_ = self.predict(everything)
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -284,6 +288,11 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.estimator_.predict(X), np.int64)
+
+    def _distinct(self, X: Array) -> Array:
+        """Every row once, if some repeat and there are too many to be labels of their own."""
+        distinct = np.unique(X, axis=0)
+        return distinct if self.max_labels < len(distinct) < len(X) else X
 
     def _grown(self, X: Array, mixture: _Mixture) -> tuple[Any, float]:
         """Split while it pays, then merge while it pays."""

@@ -398,9 +398,9 @@ class URL(DecodingAgent):
             episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
             born, reread = f.learn(episode)
             if born or reread:
-                kept = (f.decoder(), pi) if record else (None, None)
+                kept, acted = (f.decoder(), pi) if record else (None, None)
                 drawn = simulator.episodes
-                diary.append(Refit(run.k, drawn, *kept, (), tuple(born), math.nan, reread))
+                diary.append(Refit(run.k, drawn, kept, acted, (), tuple(born), math.nan, reread))
             simulator.make_room(run, f.n_labels, anew=reread > 0)
             f.teach(A, run.tables, 0 if reread else run.k)  # 7
             with np.errstate(over="ignore"):

@@ -35,7 +35,8 @@ class Refit:
     notes : what was out of the ordinary in the oracle's fitting.
     confirmed : the (level, label) that its test data confirmed.
     agreement : with the decoder before, on fresh data, up to a permutation; NaN for the first.
-    relabelled : labels whose name changed against the decoder before, by most of their data.
+    relabelled : labels whose name changed against the decoder before, by most of their data;
+        online, earlier observations that are read otherwise now.
     """
 
     k: int

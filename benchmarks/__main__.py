@@ -272,9 +272,53 @@ def peak_memory() -> dict[str, float]:
     return {"imported": before / unit, "peak": after / unit}
 
 
-def in_fresh_process(function: str, **environment: str) -> Any:
+SIZES = {
+    "H": [(H, 10, 5) for H in (10, 50, 200)],
+    "S": [(10, S, 5) for S in (10, 30, 100)],
+    "A": [(10, 10, A) for A in (5, 20, 50)],
+    "all": [(200, 100, 50)],
+}
+AGENTS = {"UCBVI-lat": 2_000, "URL online": 200}  # episodes
+
+
+def scaled(agent: str, H: int, S: int, A: int, episodes: int) -> dict[str, float]:
+    """Milliseconds an episode and the process's peak memory, on a random Block MDP of that size."""
+    problem = bm.random_block_mdp(horizon=H, n_states=S, n_actions=A, seed=0)
+    learner = bm.UCBVI(bonus=0.0)
+    maker = {
+        "UCBVI-lat": lambda: bm.Tabular(learner),
+        "URL online": lambda: bm.URL(learner=learner, pool_levels=False),
+    }[agent]
+    maker().fit(bm.random_block_mdp(horizon=3, seed=0), 5)  # compiled before the clock starts
+    took = seconds(maker().fit, problem, episodes)
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return {"milliseconds_per_episode": took / episodes * 1e3, "peak_mb": peak}
+
+
+def scaling(quick: bool) -> list[dict[str, Any]]:
+    """How time and memory grow with the horizon, the states and the actions."""
+    rows = []
+    for axis, sizes in SIZES.items():
+        for H, S, A in sizes[: 2 if quick else None]:
+            for agent, episodes in AGENTS.items():
+                if quick and axis == "all":
+                    continue
+                n = max(episodes // 20, 5) if axis == "all" else episodes // (10 if quick else 1)
+                found = in_fresh_process("scaled", agent, H, S, A, n)
+                rows.append({"axis": axis, "agent": agent, "H": H, "S": S, "A": A} | found)
+                print(
+                    f"{agent:<12}{H:>5}{S:>5}{A:>5}{found['milliseconds_per_episode']:>12.2f}"
+                    f"{found['peak_mb']:>10,.0f}",
+                    flush=True,
+                )
+    return rows
+
+
+def in_fresh_process(function: str, *arguments: Any, **environment: str) -> Any:
     """What a function of this file returns in a process of its own."""
-    code = f"import json, benchmarks.__main__ as b; print(json.dumps(b.{function}()))"
+    call = f"b.{function}(*{arguments!r})"
+    code = f"import json, benchmarks.__main__ as b; print(json.dumps({call}))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -351,6 +395,10 @@ def main() -> None:
         print(f"{name:<20}{compiling[name]:>10.2f}{loading[name]:>10.2f}")
     print(f"{'all':<20}{sum(compiling.values()):>10.2f}{sum(loading.values()):>10.2f}")
 
+    print("\nscaling on random Block MDPs: milliseconds an episode, peak memory in MB")
+    print(f"{'':<12}{'H':>5}{'S':>5}{'A':>5}{'ms':>12}{'MB':>10}")
+    sizes = scaling(quick)
+
     print("\npeak memory of OracleQ-obs, H = 20, 50,000 episodes")
     print(f"{memory['peak']:.0f} MB, of which {memory['imported']:.0f} MB are the imports")
 
@@ -370,6 +418,7 @@ def main() -> None:
         "compile_seconds": compiling,
         "load_seconds": loading,
         "memory_mb": memory,
+        "scaling": sizes,
     }
     out.write_text(json.dumps(result, indent=2) + "\n")
     if args.naive:

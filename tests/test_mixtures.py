@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from blockmdp import URL, lock_bernoulli, lock_gaussian
 from blockmdp.oracles import AutoOracle, BernoulliMixture, SphericalMixture, fit_oracle
 from blockmdp.oracles.folded import LinearScores
-from blockmdp.oracles.mixtures import _halves, _mergers, seeded
+from blockmdp.oracles.mixtures import _mergers, halves, seeded
 
 
 def bits(n, states=(0, 1, 2), horizon=10, seed=0):
@@ -201,14 +201,14 @@ def test_the_two_components_that_lose_least_are_merged_first():
 
 def test_numbers_are_cut_between_their_two_groups_and_bits_by_the_one_others_depend_on():
     X = np.array([[0.0, 1.0], [0.1, -1.0], [9.0, 1.0], [9.1, -1.0]])
-    assert len(set(_halves(False, X, 1.0)[1][:2])) == 1
-    assert _halves(False, X, 1.0)[1].tolist() in (
+    assert len(set(halves(False, X, 1.0)[1][:2])) == 1
+    assert halves(False, X, 1.0)[1].tolist() in (
         [True] * 2 + [False] * 2,
         [False] * 2 + [True] * 2,
     )
     X = np.random.default_rng(0).integers(0, 2, (100, 6)).astype(float)
     X[:, 4] = 1 - X[:, 2]
-    assert _halves(True, X, 1.0)[1].tolist() == (X[:, 2] > 0.5).tolist()
+    assert halves(True, X, 1.0)[1].tolist() == (X[:, 2] > 0.5).tolist()
 
 
 def test_the_random_state_changes_nothing():

@@ -69,19 +69,21 @@ def test_the_evidence_is_that_of_the_joint_normal_law_of_all_rows(K):
     assert by_matrices(x, z, ratio) == pytest.approx(direct, abs=1e-8)
 
 
-def test_the_evidence_of_bits_is_a_product_of_beta_integrals():
+def test_the_evidence_of_bits_lets_a_label_differ_from_the_rest_in_a_few_of_them():
     random = np.random.default_rng(0)
-    x, z = (random.random((9, 4)) < 0.4).astype(float), np.arange(9) % 2
+    x, z = (random.random((9, 8)) < 0.4).astype(float), np.arange(9) % 2
     counts, sums = statistics(x, z, 3)
+    mean, chance = (x.sum(axis=0) + 0.5) / 10, 3 / 8
     total = prior(counts, 0.5)
     for k in range(2):
-        for j in range(4):
-            p, seen = 1.0, [0.5, 0.5]
+        for j in range(8):
+            same, own, seen = 1.0, 1.0, [0.5, 0.5]
             for bit in x[z == k][:, j].astype(int):  # the chain of predictions
-                p *= seen[bit] / sum(seen)
+                same *= mean[j] if bit else 1 - mean[j]
+                own *= seen[bit] / sum(seen)
                 seen[bit] += 1
-            total += math.log(p)
-    score = kernels.evidence(True, counts, sums, 0.0, 4.0, math.log(0.5))[0]
+            total += math.log((1 - chance) * same + chance * own)
+    score = kernels.evidence(True, counts, sums, 0.0, 8.0, math.log(0.5))[0]
     assert score == pytest.approx(total, abs=1e-9)
 
 
@@ -98,11 +100,12 @@ def test_compiled_and_interpreted_kernels_agree(bits):
         moves = kind(kernels.settle)(bits, x, labels, counts, sums, *arguments, 10)
         square = float((x**2).sum())
         found = kind(kernels.evidence)(bits, counts, sums, square, 8.0, arguments[-1])
+        beliefs = (np.zeros((5, 8)), np.zeros(5), np.zeros(5), np.zeros(5, np.bool_))
         places = [
-            kind(kernels.place)(bits, row, counts, sums, square, *arguments)
+            kind(kernels.place)(bits, row, counts, sums, square, *arguments, *beliefs)
             for row in (x if bits else 3 * x)[:9]
         ]
-        near = kind(kernels.nearest)(bits, x, np.zeros(8), counts, sums, 4.0)
+        near = kind(kernels.nearest)(x, np.zeros(8), *kind(kernels.scores)(bits, counts, sums, 4.0))
         numbers = [*found, *(p for place in places for p in place)]
         return numbers, (moves, labels.tolist(), counts.tolist(), sums.tolist(), near.tolist())
 

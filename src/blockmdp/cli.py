@@ -103,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     plot = command(
         *("plot", _plot, "draw learning curves"),
         "Draw a study's learning curves: mean and one standard deviation over seeds against the "
-        "number of training trajectories of all kinds.",
+        "number of training trajectories of all kinds. Or, with --against, how the trajectories "
+        "until solved grow with a parameter: their median, and a bar between the quartiles.",
     )
     _results_options(plot)
     plot.add_argument(
@@ -111,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("average", "sliding"),
         default="average",
         help="mean of all returns so far, as in the paper, or of the last 1000 (average)",
+    )
+    plot.add_argument(
+        "--against", metavar="KEY", help="a parameter of the problem, such as horizon"
     )
     plot.add_argument(
         "--to", type=Path, metavar="FILE", help="a .png, .pdf or .svg file (all three, in DIR)"
@@ -285,13 +289,14 @@ def _plot(args: argparse.Namespace) -> int:
     from blockmdp.experiments.figures import save
 
     results = _results(args)
-    to: Path = args.to or results.directory / f"{results.study.name}-{args.y}"
+    kind = args.y if args.against is None else f"against-{args.against}"
+    to: Path = args.to or results.directory / f"{results.study.name}-{kind}"
     formats: Sequence[str] = FORMATS
     if args.to is not None:
         if to.suffix[1:] not in FORMATS:
             return _complain(f"--to {to}: must end in .png, .pdf or .svg", 2)
         formats, to = (to.suffix[1:],), to.with_suffix("")
-    for path in save(results.plot(args.y), to, formats):
+    for path in save(results.plot(args.y, against=args.against), to, formats):
         print(path)
     return 0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-__all__ = ["Curve", "Panel", "learning_curves", "save"]
+__all__ = ["Curve", "Panel", "Points", "growth", "learning_curves", "save"]
 
 # Okabe and Ito's colours, which the colour-blind can tell apart, in an order of falling contrast
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -55,11 +55,22 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
+class Points:
+    """A quantity at a few places: its median and quartiles; all arrays (points,)."""
+
+    label: str
+    x: NDArray[np.float64]
+    low: NDArray[np.float64]
+    median: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
 class Panel:
     """One axes: its curves, and a line at the best that is possible, where that is known."""
 
     title: str
-    curves: Sequence[Curve]
+    curves: Sequence[Any]
     optimum: float | None = None
 
 
@@ -88,6 +99,66 @@ def learning_curves(
     >>> len(learning_curves([panel, panel]).axes)
     2
     """
+    ends = [max((curve.x[-1] for curve in panel.curves), default=1) for panel in panels]
+    best = [panel.optimum for panel in panels if panel.optimum is not None]
+    alike = max(ends, default=1) <= 3 * min(ends, default=1)
+    same_scale = not best or max(best) == min(best)
+    figure, axes = _grid(panels, columns, order, _draw, sharex=alike, sharey=same_scale)
+    for ax, panel, end in zip(axes, panels, ends):
+        ax.set_xlim(0, max(ends) if alike else end)
+        if len(best) == len(panels) and min(best) > 0:
+            top = max(best) if same_scale else panel.optimum or 1.0
+            shown = panels if same_scale else [panel]
+            lowest = min((c.mean.min() for p in shown for c in p.curves), default=0.0)
+            # a line at 0 is not to hide on the axis
+            ax.set_ylim(min(-0.03 * top, 1.05 * lowest), 1.1 * top)
+    figure.supxlabel(x_label, fontsize=9)
+    figure.supylabel(y_label, fontsize=9)
+    return figure
+
+
+def growth(
+    panels: Sequence[Panel],
+    *,
+    columns: int = 3,
+    x_label: str = "H",
+    y_label: str = "trajectories until solved",
+) -> Figure:
+    """Panels of `Points` on logarithmic axes: the median, and a bar between the quartiles.
+
+    Examples
+    --------
+    >>> x = np.array([5.0, 10.0, 20.0])
+    >>> figure = growth([Panel("lock", [Points("OracleQ-lat", x, 9 * x, 10 * x, 11 * x)])])
+    >>> figure.axes[0].get_xscale()
+    'log'
+    """
+    figure, axes = _grid(panels, columns, (), _draw_points, sharex=False, sharey=True)
+    for ax, panel in zip(axes, panels):
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ticks = sorted({float(x) for points in panel.curves for x in points.x})
+        ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _thousands(y)))
+        ax.grid(visible=True, lw=0.4, color="#dddddd")
+    figure.supxlabel(x_label, fontsize=9)
+    figure.supylabel(y_label, fontsize=9)
+    return figure
+
+
+def _grid(
+    panels: Sequence[Panel],
+    columns: int,
+    order: Sequence[str],
+    draw: Callable[[Axes, Panel, Sequence[str]], None],
+    *,
+    sharex: bool,
+    sharey: bool,
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels with one legend, and their axes."""
     there = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
     looks = list(dict.fromkeys([*order, *there]))
     labels = [label for label in looks if label in there]
@@ -103,20 +174,12 @@ def learning_curves(
     with _settings():
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.04)
         figure = Figure((width, height), layout=layout)
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
         for ax, panel, title in zip(grid.flat, panels, titles):
-            _draw(ax, panel, looks)
+            draw(ax, panel, looks)
             ax.set_title(title, pad=4)
-        ends = [curve.x[-1] for panel in panels for curve in panel.curves]
-        grid.flat[0].set_xlim(0, max(ends, default=1))
-        best = [panel.optimum for panel in panels if panel.optimum is not None]
-        if len(best) == len(panels) and min(best) > 0:
-            # a line at 0 is not to hide on the axis
-            grid.flat[0].set_ylim(-0.03 * max(best), 1.1 * max(best))
         for ax in grid.flat[len(panels) :]:
             ax.remove()
-        figure.supxlabel(x_label, fontsize=9)
-        figure.supylabel(y_label, fontsize=9)
         handles: dict[str, Artist] = {}
         for ax in figure.axes:
             handles |= {label: artist for artist, label in zip(*ax.get_legend_handles_labels())}
@@ -129,7 +192,7 @@ def learning_curves(
             handlelength=2.4,
             columnspacing=1.6,
         )
-    return figure
+    return figure, list(grid.flat[: len(panels)])
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
@@ -169,6 +232,25 @@ def _draw(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _thousands(x)))
+
+
+def _draw_points(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
+    for points in panel.curves:
+        i = looks.index(points.label)
+        colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
+        top = np.where(np.isfinite(points.high), points.high, points.median)
+        bars = (points.median - points.low, top - points.median)
+        ax.errorbar(
+            points.x,
+            points.median,
+            bars,
+            color=colour,
+            linestyle=dashes,
+            lw=1.5,
+            marker="os^D"[i % 4],
+            ms=4,
+            label=points.label,
+        )
 
 
 def _thousands(x: float) -> str:

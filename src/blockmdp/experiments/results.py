@@ -21,7 +21,7 @@ from blockmdp.experiments.catalogue import build, takes_seed
 from blockmdp.experiments.progress import duration
 from blockmdp.experiments.runs import Curve
 from blockmdp.experiments.store import Row, Store, StoreError, driver_of
-from blockmdp.experiments.study import Setting, Study
+from blockmdp.experiments.study import Setting, Study, titles
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
@@ -234,15 +234,53 @@ class Results:
             panels.append(figures.Panel(panel, lines, _optimum(setting)))
         return panels
 
-    def plot(self, y: Y = "average") -> Figure:
-        """All panels, as the paper draws them: mean and one standard deviation over seeds."""
+    def plot(self, y: Y = "average", *, against: str | None = None) -> Figure:
+        """All panels, as the paper draws them: mean and one standard deviation over seeds; or how
+        the trajectories until solved grow with a parameter of the problem.
+        """
         from blockmdp.experiments import figures
 
+        if against is not None:
+            panels = self.growth(against)
+            if not panels:
+                raise StoreError(
+                    f"{against}: no problem of {self.study.name} has it with several values, or no "
+                    "run of them is done yet"
+                )
+            return figures.growth(panels, x_label="H" if against == "horizon" else against)
         panels = self.panels(y)
         if not panels:
             raise StoreError(f"no run of {self.study.name} in {self.directory} is done yet")
         words = "average reward" if y == "average" else "sliding mean reward"
         return figures.learning_curves(panels, columns=_columns(self.study), y_label=words)
+
+    def growth(self, key: str) -> list[Panel]:
+        """Trajectories until solved against a parameter of the problem, over seeds: the median, and
+        the quarters on either side; where the median run was not solved there is no point.
+        """
+        from blockmdp.experiments import figures
+
+        problems: dict[str, dict[str, Any]] = {}
+        groups: dict[str, dict[str, dict[float, list[int | None]]]] = {}
+        for setting, row in self.done:
+            value = setting.problem.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                rest = {k: v for k, v in setting.problem.items() if k != key}
+                name = json.dumps(rest, sort_keys=True)
+                problems[name] = rest
+                of_label = groups.setdefault(name, {}).setdefault(setting.label, {})
+                of_label.setdefault(float(value), []).append(row.solved_at)
+        panels = []
+        for labels, title in zip(groups.values(), titles(list(problems.values()))):
+            lines = []
+            for label, at in labels.items():
+                x = sorted(at)
+                quarters = np.array([statistics.quartiles(at[value]) for value in x])
+                known = np.isfinite(quarters[:, 1])
+                lines.append(figures.Points(label, np.array(x)[known], *quarters[known].T))
+            if any(len(set(at)) > 1 for at in labels.values()):
+                panels.append(figures.Panel(title, lines))
+        return panels
 
     def export(self, path: str | Path) -> None:
         """Write `frame` to a .csv or .parquet file."""

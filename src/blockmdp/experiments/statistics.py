@@ -17,6 +17,7 @@ __all__ = [
     "bootstrap",
     "iqm",
     "median_with_censoring",
+    "quartiles",
     "resamples",
     "sliding_curve",
     "solved_at",
@@ -145,3 +146,14 @@ def median_with_censoring(values: list[int | None]) -> float:
     if len(known) % 2:
         return known[middle]
     return (known[middle - 1] + known[middle]) / 2
+
+
+def quartiles(values: list[int | None]) -> tuple[float, float, float]:
+    """The quartiles where None is longer than anything seen; infinite where they fall among those.
+
+    >>> quartiles([10, 20, 30, 40, None])
+    (20.0, 30.0, 40.0)
+    """
+    known = sorted(math.inf if v is None else float(v) for v in values)
+    below, above = known[(len(known) - 1) // 4], known[-1 - (len(known) - 1) // 4]
+    return below, median_with_censoring(values), above

@@ -33,7 +33,7 @@ from blockmdp.experiments.catalogue import (
 if TYPE_CHECKING:
     from blockmdp.experiments.results import Results
 
-__all__ = ["Run", "Setting", "Study", "StudyError", "to_toml", "varying"]
+__all__ = ["Run", "Setting", "Study", "StudyError", "titles", "to_toml", "varying"]
 
 KEYS = ("seeds", "episodes", "problem", "agent", "solved")
 MOST_SETTINGS, MOST_RUNS, DEEPEST = 10**5, 10**7, 20
@@ -337,7 +337,7 @@ def _settings(document: Mapping[str, Any], check: bool) -> list[Setting]:
     for problem in problems:
         lengths.setdefault(_canonical(problem.config), set()).add(problem.episodes)
     panels: list[Config] = []
-    for problem, title in zip(problems, _titles([problem.config for problem in problems])):
+    for problem, title in zip(problems, titles([problem.config for problem in problems])):
         several = len(lengths[_canonical(problem.config)]) > 1
         title += f", {problem.episodes} episodes" if several else ""
         panels.append({"panel": title, "episodes": problem.episodes} | problem.config)
@@ -532,16 +532,16 @@ def _labels(agents: Sequence[_Agent], panels: Iterable[tuple[int, ...]]) -> list
     ]  # fmt: skip
 
 
-def _titles(problems: Sequence[Config]) -> list[str]:
+def titles(problems: Sequence[Config]) -> list[str]:
     """Panels' titles: what tells the problems apart."""
     flats = [dict(_flatten(problem)) for problem in problems]
     every = varying(flats)
     # not what the problems of one name have alone, and all alike, unless nothing else will do
     few = [key for key in every if varying([{key: flat[key]} for flat in flats if key in flat])]
-    titles = [_title(flat, few) for flat in flats]
-    if len(set(titles)) < len({repr(flat) for flat in flats}):
-        titles = [_title(flat, every) for flat in flats]
-    return titles
+    found = [_title(flat, few) for flat in flats]
+    if len(set(found)) < len({repr(flat) for flat in flats}):
+        found = [_title(flat, every) for flat in flats]
+    return found
 
 
 def _title(flat: Mapping[str, Any], keys: Iterable[str]) -> str:

@@ -4,8 +4,9 @@ variance, or independent bits.
 A clustering is its sufficient statistics: how many rows each label has, and their sum. The
 variance of Gaussian means is `ratio` times that of the noise; their own mean and the noise are
 integrated out too, under flat priors, so that no scale need be given. `dim` is the number of
-dimensions that the noise fills, which may be fewer than there are. Each bit's probability has the
-prior Beta(1/2, 1/2).
+dimensions that the noise fills, which may be fewer than there are. Of bits, a label is thought to
+differ from the others in a few: each has the probability that it has in all data, or, with a small
+chance, one of its own with the prior Beta(1/2, 1/2).
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ def evidence(bits, counts, sums, square, dim, log_alpha):
     n = 0
     total = 0.0
     within = square
+    mean = np.zeros(d)
+    if bits:
+        common_mean(bits, counts, sums, 1.0, mean)
     for k in range(K):
         if counts[k] > 0:
             n += counts[k]
             total += log_alpha + math.lgamma(counts[k])
             for j in range(d):
                 if bits:
-                    ones = sums[k, j]
-                    total += math.lgamma(ones + 0.5) + math.lgamma(counts[k] - ones + 0.5)
+                    total += bit(counts[k], sums[k, j], mean[j], d)[0]
                 else:
                     within -= sums[k, j] * sums[k, j] / counts[k]
-            if bits:
-                total -= d * (math.lgamma(counts[k] + 1.0) + LOG_PI)
     if bits or n < 2:
         return total, 1.0, 1.0
     within = max(within, 1e-12 * square) + 1e-300
@@ -84,6 +85,20 @@ def evidence(bits, counts, sums, square, dim, log_alpha):
 
 
 @jit
+def bit(n, ones, mean, d):
+    """The log probability of n bits of a label, of which some are ones, and how far to believe that
+    the label has a law of its own for them.
+    """
+    chance = min(3.0 / d, 0.5)
+    same = ones * math.log(mean) + (n - ones) * math.log(1.0 - mean) + math.log(1.0 - chance)
+    own = math.lgamma(ones + 0.5) + math.lgamma(n - ones + 0.5) - math.lgamma(n + 1.0)
+    own += math.log(chance) - LOG_PI
+    top = max(same, own)
+    total = top + math.log(math.exp(same - top) + math.exp(own - top))
+    return total, math.exp(own - total)
+
+
+@jit
 def scores(bits, counts, sums, ratio):
     """W (K, d) and b (K,): the largest of W x + b tells the label of x, however rare it was."""
     K, d = sums.shape
@@ -91,8 +106,7 @@ def scores(bits, counts, sums, ratio):
     b = np.empty(K)
     g = np.empty(K)
     mean = np.zeros(d)
-    if not bits:
-        common_mean(counts, sums, ratio, mean)
+    common_mean(bits, counts, sums, ratio, mean)
     for k in range(K):
         believe(bits, k, counts, sums, mean, 0.0, ratio, 1.0, W, b, g)
         if counts[k] == 0:
@@ -105,10 +119,9 @@ def scores(bits, counts, sums, ratio):
 
 
 @jit
-def nearest(bits, x, centre, counts, sums, ratio):
-    """The labels (n,) that the scores tell of the rows x (n, d), which are not centred."""
+def nearest(x, centre, W, b):
+    """The labels (n,) that scores tell of the rows x (n, d), which are not centred."""
     n, d = x.shape
-    W, b = scores(bits, counts, sums, ratio)
     labels = np.zeros(n, np.int64)
     for i in range(n):
         top = -np.inf
@@ -131,10 +144,10 @@ def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
         g[k] = 0.0
         b[k] = 0.0
         for j in range(d):
-            one = math.log((sums[k, j] + 0.5) / (n + 1.0))
-            zero = math.log((n - sums[k, j] + 0.5) / (n + 1.0))
-            W[k, j] = one - zero
-            b[k] += zero
+            own = bit(n, sums[k, j], mean[j], d)[1]
+            one = own * (sums[k, j] + 0.5) / (n + 1.0) + (1.0 - own) * mean[j]
+            W[k, j] = math.log(one) - math.log(1.0 - one)
+            b[k] += math.log(1.0 - one)
     else:
         spread = 1.0 + ratio / (1.0 + ratio * n)
         g[k] = 1.0 / (noise * spread)
@@ -160,8 +173,7 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
     V = np.zeros((d, K))  # W transposed: the scores of all labels are summed side by side
     scores = np.empty(K)
     mean = np.zeros(d)
-    if not bits:
-        common_mean(counts, sums, ratio, mean)
+    common_mean(bits, counts, sums, ratio, mean)
     for k in range(K):
         believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
         V[:, k] = W[k]
@@ -236,63 +248,72 @@ def take(x, i, k, sign, counts, sums):
 
 
 @jit
-def place(bits, x, counts, sums, square, dim, ratio, noise, log_alpha):
+def place(bits, x, counts, sums, square, dim, ratio, noise, log_alpha, W, b, g, known):
     """Give one more row x (d,) its label: the likeliest, or one of its own if that explains all
     data better. counts and sums are changed in place; `square` is that of all rows, with this one.
+
+    W (K, d), b, g: what the labels predict (see `believe`), where it is `known` (K,).
 
     Returns the label, whether it is new, and the ratio and the noise from then on.
     """
     K, d = sums.shape
+    mean = np.zeros(d)
+    common_mean(bits, counts, sums, ratio, mean)
     best = -1
     top = -np.inf
     empty = -1
-    mean = np.zeros(d)
-    if not bits:
-        common_mean(counts, sums, ratio, mean)
-    W = np.zeros((1, d))
-    b = np.zeros(1)
-    g = np.zeros(1)
+    new = -np.inf
     for k in range(K):
-        if counts[k] == 0:
-            empty = k if empty < 0 else empty
+        if counts[k] == 0 and empty >= 0:
             continue
-        believe(bits, 0, counts[k : k + 1], sums[k : k + 1], mean, dim, ratio, noise, W, b, g)
-        score = b[0] + math.log(counts[k])
+        if not (bits and known[k]):
+            believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+            known[k] = True
+        score = b[k]
         for j in range(d):
-            score += W[0, j] * x[j] - 0.5 * g[0] * x[j] * x[j]
-        if score > top:
-            top = score
+            score += (W[k, j] - 0.5 * g[k] * x[j]) * x[j]
+        if counts[k] == 0:
+            empty = k
+            new = score + log_alpha
+        elif score + math.log(counts[k]) > top:
+            top = score + math.log(counts[k])
             best = k
     rows = x.reshape(1, d)
-    if best < 0:
-        take(rows, 0, empty, 1, counts, sums)
-        return empty, True, ratio, noise
-    take(rows, 0, best, 1, counts, sums)
-    score, ratio, noise = evidence(bits, counts, sums, square, dim, log_alpha)
-    if empty >= 0:
-        take(rows, 0, best, -1, counts, sums)
-        take(rows, 0, empty, 1, counts, sums)
-        other = evidence(bits, counts, sums, square, dim, log_alpha)
-        if other[0] > score:
-            return empty, True, other[1], other[2]
-        take(rows, 0, empty, -1, counts, sums)
+    if best >= 0 and not bits:  # the noise depends on all labels: only the whole tells
         take(rows, 0, best, 1, counts, sums)
-    return best, False, ratio, noise
+        top, best_ratio, best_noise = evidence(bits, counts, sums, square, dim, log_alpha)
+        take(rows, 0, best, -1, counts, sums)
+        new = -np.inf
+        if empty >= 0:
+            take(rows, 0, empty, 1, counts, sums)
+            new, ratio, noise = evidence(bits, counts, sums, square, dim, log_alpha)
+            take(rows, 0, empty, -1, counts, sums)
+        if top >= new:
+            ratio = best_ratio
+            noise = best_noise
+    born = best < 0 or new > top
+    label = empty if born else best
+    take(rows, 0, label, 1, counts, sums)
+    known[label] = False
+    return label, born, ratio, noise
 
 
 @jit
-def common_mean(counts, sums, ratio, mean):
-    """The mean around which those of the labels are drawn, in place."""
+def common_mean(bits, counts, sums, ratio, mean):
+    """The mean around which those of the labels are drawn; of bits, that of all data. In place."""
     mean[:] = 0.0
     weights = 0.0
     for k in range(len(counts)):
         if counts[k] > 0:
-            weight = 1.0 / (1.0 + ratio * counts[k])
+            weight = 1.0 if bits else 1.0 / (1.0 + ratio * counts[k])
             weights += weight * counts[k]
             for j in range(len(mean)):
                 mean[j] += weight * sums[k, j]
     for j in range(len(mean)):
-        mean[j] /= max(weights, 1e-300)
+        if bits:
+            mean[j] = (mean[j] + 0.5) / (weights + 1.0)
+        else:
+            mean[j] /= max(weights, 1e-300)
 
 
 @jit

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -106,7 +107,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """As `predict`, for what is known to be (n, d) finite numbers; 0 before all learning."""
         if not hasattr(self, "_x"):
             return np.zeros(len(X), np.int64)
-        found: Labels = nearest(self._bits, X, self._centre, self._counts, self._sums, self._ratio)
+        if self._reading is None:
+            K = self.n_labels_
+            self._reading = scores(self._bits, self._counts[:K], self._sums[:K], self._ratio)
+        found: Labels = nearest(X, self._centre, *self._reading)
         return found
 
     def fit_predict(self, X: Any, y: None = None) -> Labels:
@@ -117,6 +121,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self._z[: self._n]
 
     n_labels_ = 0
+    _reading: tuple[Array, Array] | None = None
 
     @property
     def evidence_(self) -> float:
@@ -139,6 +144,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._x, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
         self._counts, self._sums = np.zeros(2, np.int64), np.zeros((2, d))
         self._square, self._dim, self._ratio, self._noise = 0.0, float(d), 1.0, 1.0
+        self._reading = None
+        self._forget_beliefs()
 
     def _append(self, row: Array) -> None:
         if self._n == len(self._x):
@@ -154,8 +161,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         i = self._n - 1
         self._z[i], born, self._ratio, self._noise = place(
             self._bits, self._x[i], self._counts, self._sums, self._square, self._dim, self._ratio,
-            self._noise, math.log(self.concentration),
+            self._noise, math.log(self.concentration), *self._beliefs,
         )  # fmt: skip
+        self._reading = None
         if born:
             self._count_labels()
         if self._n >= 1.5 * self._reconsidered:
@@ -172,7 +180,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.relabelled_ |= not np.array_equal(new.z[:-1], self._z[: self._n - 1])
         self._z[: self._n], self._counts, self._sums = new.z, new.counts, new.sums
         self._ratio, self._noise = new.ratio, new.noise
+        self._reading = None
         self._count_labels()
+        self._forget_beliefs()
 
     def _count_labels(self) -> None:
         """How many there are; let there always be one more without observations."""
@@ -182,6 +192,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             more = min(2 * K, self.max_labels) - K
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
             self._sums = np.concatenate([self._sums, np.zeros((more, self._sums.shape[1]))])
+            self._forget_beliefs()
+
+    def _forget_beliefs(self) -> None:
+        """What the labels predict has to be worked out again."""
+        K, d = self._sums.shape
+        self._beliefs = (np.zeros((K, d)), np.zeros(K), np.zeros(K), np.zeros(K, np.bool_))
 
     def _reconsider(self) -> None:
         """Look at all observations again: merge and split labels while that is more probable."""
@@ -270,7 +286,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if not 3 <= self._n <= FEW:
             return
         x = self._x[: self._n]
-        tree = linkage(x, "ward")
+        tree = linkage(pdist(x), "ward")
         K, score = best_cut(
             self._bits, x, tree, self._square, self._dim, math.log(self.concentration)
         )

@@ -259,3 +259,13 @@ def test_url_with_nothing_set_solves_a_lock_with_few_trajectories_for_its_oracle
     assert agent.value() == pytest.approx(0.5, abs=0.01)
     assert agent.accuracy().min() > 0.98
     assert agent.ledger_["oracle"] + agent.ledger_["test"] <= 160
+
+
+def test_a_stock_of_observations_is_counted_once_each():
+    stock = np.random.default_rng(0).normal(size=(60, 4)) + np.repeat([[0], [9]], 30, axis=0)
+    drawn = stock[np.random.default_rng(1).integers(60, size=2000)]
+    oracle = AutoOracle(max_labels=50).fit(drawn)
+    assert oracle.n_labels_ == 2
+    assert len(oracle.labels_) == 2000
+    codes = np.eye(5)[np.random.default_rng(2).integers(5, size=300)] * 0.5  # few, and no noise
+    assert AutoOracle().fit(codes).n_labels_ == 5

@@ -704,3 +704,52 @@ def test_showing_results_does_not_import_scikit_learn(ran):
         f"main(['status', {out!r}]); main(['table', {out!r}]); print('sklearn' in sys.modules)"
     )
     assert python(code).split()[-1] == "False"
+
+
+def test_growth_against_a_parameter_is_drawn_of_what_was_solved(tmp_path):
+    document = {
+        "seeds": 3,
+        "episodes": 400,
+        "solved": {"window": 20},
+        "problem": [
+            {"name": "comblock", "horizon": [2, 3, 5], "n_actions": 3},
+            {"name": "lock_bernoulli", "horizon": 4},
+        ],
+        "agent": [
+            {"name": "Tabular", "on": "latent", "learner": {"name": "UCBVI", "bonus": 0.0}},
+            {"name": "Tabular", "on": "latent", "learner": "QLearning", "label": "lost"},
+        ],
+    }
+    results = Study(document, "growth").run(tmp_path, quiet=True)
+    (panel,) = results.growth("horizon")
+    optimistic, lost = panel.curves
+    assert panel.title == "comblock"
+    assert optimistic.x.tolist() == [2, 3, 5]
+    frame = results.frame()
+    for x, median in zip(optimistic.x, optimistic.median):
+        of_it = frame[(frame["problem.horizon"] == x) & (frame["agent"] == optimistic.label)]
+        of_it = of_it[of_it["problem.name"] == "comblock"]
+        assert median == of_it["solved_at"].median()
+    assert set(lost.x) <= {2, 3, 5}
+    ax = results.plot(against="horizon").axes[0]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "3", "5"]
+    assert main(["plot", str(tmp_path), "--against", "horizon"]) == 0
+    assert (tmp_path / "growth-against-horizon.png").stat().st_size > 1000
+    with pytest.raises(StoreError, match="n_actions"):
+        results.plot(against="n_actions")
+
+
+def test_panels_of_other_lengths_and_scales_have_axes_of_their_own(tmp_path):
+    document = {
+        "seeds": 1,
+        "episodes": 40,
+        "problem": [
+            {"name": "comblock", "horizon": 2},
+            {"name": "diabolical_lock", "horizon": 2, "episodes": 400},
+        ],
+        "agent": {"name": "Tabular", "on": "latent"},
+    }
+    one, two = Study(document, "two").run(tmp_path, quiet=True).plot().axes
+    assert (one.get_xlim()[1], two.get_xlim()[1]) == (40, 400)
+    assert one.get_ylim()[1] == pytest.approx(1.1)
+    assert two.get_ylim()[1] == pytest.approx(4.4)

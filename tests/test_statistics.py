@@ -12,6 +12,7 @@ from blockmdp.experiments.statistics import (
     bootstrap,
     iqm,
     median_with_censoring,
+    quartiles,
     resamples,
     sliding_curve,
     solved_at,
@@ -189,3 +190,19 @@ def test_the_interquartile_mean_is_that_of_the_middle_half(values, mean):
 )
 def test_a_run_that_was_not_solved_counts_as_longer_than_all_others(values, median):
     assert median_with_censoring(values) == median
+
+
+def test_the_mean_of_all_returns_can_be_the_measure():
+    returns = np.array([0.0, 0.0, 1.0, 1.0, 1.0])
+    assert solved_at(returns, 0.5, "all") == 5
+    assert solved_at(returns, 0.6, "all") is None
+    assert solved_at(np.array([1.0, 0.0]), 0.5, "all") == 1
+    n = np.array([1, 2, 3, 4, 5])
+    assert sliding_curve(n, np.cumsum(returns), "all") == pytest.approx(np.cumsum(returns) / n)
+
+
+def test_quartiles_count_what_was_not_solved_as_longer_than_all():
+    assert quartiles([1, 2, 3, 4, 5]) == (2.0, 3.0, 4.0)
+    assert quartiles([7]) == (7.0, 7.0, 7.0)
+    low, median, high = quartiles([1, 2, None, None])
+    assert (low, median, high) == (1.0, np.inf, np.inf)

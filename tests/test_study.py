@@ -869,3 +869,50 @@ def test_a_study_tells_what_it_is(file):
     made = bm.Study.load(file(name="my.first.toml"))
     assert repr(made) == "<study my.first: 6 settings x 2 seeds>"
     assert str(next(made.runs())) == "H = 5 | URL lr=0.03 | seed 0"
+
+
+# --- a problem's own length and measure -----------------------------------------------------------
+def two_problems(**problem):
+    return {
+        "seeds": 1,
+        "episodes": 50,
+        "problem": [{"name": "lock_bernoulli", "horizon": 3}, problem],
+        "agent": {"name": "Tabular", "on": "latent"},
+    }
+
+
+def test_a_problem_can_have_its_own_episodes_and_measure():
+    measure = {"share": 0.5, "window": "all"}
+    short, long = Study(
+        two_problems(name="lock_bernoulli", horizon=5, episodes=70, solved=measure), "s"
+    ).settings
+    assert (short.episodes, long.episodes) == (50, 70)
+    assert short.solved == {"share": 0.9, "above": None, "window": 1000}
+    assert long.solved == {"share": 0.5, "above": None, "window": "all"}
+    assert "episodes" not in long.problem
+    assert "solved" not in long.problem
+    assert (short.panel, long.panel) == ("H = 3", "H = 5")
+
+
+def test_several_lengths_of_one_problem_are_panels_of_their_own():
+    study = Study(two_problems(name="lock_bernoulli", horizon=5, episodes=[60, 70]), "s")
+    assert [s.panel for s in study.settings] == [
+        "H = 3",
+        "H = 5, 60 episodes",
+        "H = 5, 70 episodes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"episodes": 0}, "problem[1].episodes"),
+        ({"episodes": "many"}, "problem[1].episodes: must be a whole number"),
+        ({"solved": {"windw": 3}}, "problem[1].solved.windw: there is no such key"),
+        ({"solved": {"window": "some"}}, "problem[1].solved.window: must be a whole number"),
+        ({"solved": 3}, "problem[1].solved: must be a table"),
+    ],
+)
+def test_what_is_wrong_with_them_is_told_with_its_place(wrong, words):
+    with pytest.raises(StudyError, match=words.replace("[", "\\[")):
+        Study(two_problems(name="lock_bernoulli", horizon=5, **wrong), "s")

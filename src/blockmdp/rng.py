@@ -164,14 +164,15 @@ def gamma(key, i, shape):
     key = np.uint64(child(key, i))
     boost = 1.0
     if shape < 1.0:
-        boost = (1.0 - uniform(key, 0)) ** (1.0 / shape)
+        boost = math.exp(math.log(1.0 - uniform(key, 0)) / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     j = 1
     while True:
         x = normal(key, j)
-        v = (1.0 + c * x) ** 3
+        v = 1.0 + c * x
+        v = v * v * v
         u = 1.0 - uniform(key, j + 1)
         if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
             return d * v * boost

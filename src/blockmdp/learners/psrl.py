@@ -28,6 +28,8 @@ class Tables(NamedTuple):
     n: NDArray[np.int32]  # (H, S, A), visits
     m: NDArray[np.int32]  # (H, S, A, S), transitions; a visit that ended the episode has none
     r: NDArray[np.float64]  # (H, S, A), sum of rewards
+    order: NDArray[np.int32]  # (H, S), as which state of its level it was met; -1 if never
+    met: NDArray[np.int32]  # (H,), how many were
     unseen: float  # mass of the prior on next states never seen
     wins: float  # and of that on rewards
     losses: float
@@ -41,6 +43,9 @@ def act(tables, k, h, s, key):
 
 @inlined
 def update(tables, h, s, a, r, s_next):
+    if tables.order[h, s] < 0:
+        tables.order[h, s] = tables.met[h]
+        tables.met[h] += 1
     tables.n[h, s, a] += 1
     tables.r[h, s, a] += r
     if s_next >= 0:
@@ -64,7 +69,7 @@ def draw_value(tables, h, s, a, key):
     for t in range(S):
         count = tables.m[h, s, a, t]
         if count > 0:
-            g = gamma(key, 4 + t, count)
+            g = gamma(key, 5 + tables.order[h + 1, t], count)
             mass += g
             total += g * tables.v[h + 1, t]
             ended -= count
@@ -79,10 +84,14 @@ def plan(tables, k, key):
     for i in range(H):
         h = H - 1 - i
         for s in range(S):
+            if tables.order[h, s] < 0:
+                continue
             best = -math.inf
+            # by its place in the order, since engines may call a state by another number
+            of_state = np.uint64(child(np.uint64(child(key, h)), tables.order[h, s]))
             for a in range(A):
-                if tables.n[h, s, a] > 0 or h == H - 1:
-                    of_it = np.uint64(child(key, (h * S + s) * A + a))
+                if tables.n[h, s, a] > 0:
+                    of_it = np.uint64(child(of_state, a))
                     tables.q[h, s, a] = draw_value(tables, h, s, a, of_it)
                 best = max(best, tables.q[h, s, a])
             tables.v[h, s] = best
@@ -129,6 +138,8 @@ class PSRL(Learner):
             np.zeros((H, S, A), np.int32),
             np.zeros((H, S, A, S), np.int32),
             np.zeros((H, S, A)),
+            np.full((H, S), -1, np.int32),
+            np.zeros(H, np.int32),
             float(self.unseen),
             float(self.wins),
             float(self.losses),

@@ -88,6 +88,10 @@ class URL(DecodingAgent):
         by default earlier data are kept.
     pool_levels : one decoder for all levels, whose labels the learner tells apart by their level;
         else a decoder for each level, as written.
+    online : learn the decoder from the learner's own episodes, from the first one on, and draw none
+        for the oracle alone (`blockmdp.url.online`); the fields on training and testing then do
+        nothing. By default where levels are not pooled and no oracle is named. The oracle is then
+        `blockmdp.oracles.DirichletMixture` and the learner UCBVI with no bonus, if none is named.
     match_labels : let FixLabel keep the names of confirmed labels when the decoder is trained anew.
     min_count : how many test observations confirm a label.
     examples : how many of them are kept to know it by; `None` for all, as written.
@@ -107,7 +111,7 @@ class URL(DecodingAgent):
         copies of a vector environment began more than were wanted.
     decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
     tables_ : the learner's tables.
-    diary_ : a `Refit` for each training of the decoder.
+    diary_ : a `Refit` for each training of the decoder; online, for each episode that changed it.
     evaluations_ : (restarts,) mean return of each restart's policy; empty if not asked for.
 
     Examples

@@ -191,7 +191,8 @@ def test_the_y_axis_shows_every_optimum_and_the_x_axis_every_curve():
         given = [Panel("", [curve], best) for curve, best in zip(order, (0.5, 2.0), strict=True)]
         figure = learning_curves(given)
         assert {ax.get_xlim() for ax in figure.axes} == {(0.0, 27.0)}
-        assert figure.axes[0].get_ylim() == pytest.approx((-0.06, 2.2))
+        assert figure.axes[0].get_ylim() == pytest.approx((-0.015, 0.55))
+        assert figure.axes[1].get_ylim() == pytest.approx((-0.06, 2.2))
 
 
 def test_where_an_optimum_is_unknown_the_y_axis_follows_the_curves():

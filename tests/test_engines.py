@@ -34,7 +34,7 @@ from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, simulate
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LEARNERS = [
-    OracleQ(lr=0.3, bonus=0.05),
+    OracleQ(lr=0.3, bonus=0.05, v_max=9.0),
     QLearning(lr=0.3, exploration=0.5, final_epsilon=0.1),
     Recorder(),
 ]
@@ -586,7 +586,7 @@ def test_fitting_again_forgets_the_first_fit(learner, on):
 
 def test_a_finished_fit_is_not_changed_by_the_next():
     mdp = PROBLEMS["LockBernoulli"]
-    agent = fitted(mdp, OracleQ(), "latent")
+    agent = fitted(mdp, OracleQ(v_max=3.0), "latent")
     returns, q = agent.returns_, agent.tables_.q
     kept = returns.copy(), q.copy()
     agent.fit(mdp, 40, seed=4)

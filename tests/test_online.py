@@ -326,3 +326,11 @@ def test_a_comblock_of_horizon_100_is_open_within_2200_episodes_on_every_seed():
         agent = bm.URL(pool_levels=False).fit(bm.comblock(100, seed=seed), 2_200, seed=seed)
         assert agent.returns_[-50:].mean() == 1.0
         assert agent.value() == pytest.approx(1.0)
+
+
+def test_an_optimist_who_thinks_too_little_of_the_problem_is_warned():
+    with pytest.warns(UserWarning, match=r"v_max=1, but DiabolicalLock can pay 4.*v_max=4"):
+        bm.URL(pool_levels=False).fit(bm.diabolical_lock(3), 5)
+    agent = bm.URL(pool_levels=False).fit(bm.comblock(3), 0)
+    assert agent.decoder_.n_labels == 1
+    assert agent.policy_.shape[0] == 3

@@ -260,7 +260,7 @@ def test_a_horizon_that_is_no_positive_whole_number_is_refused(horizon):
 
 
 def test_actions_that_do_not_start_at_zero_are_shifted():
-    agent = Tabular(OracleQ(lr=0.5), on="observation")
+    agent = Tabular(OracleQ(lr=0.5, v_max=2.0), on="observation")
     agent.fit(limited(Corridor(3, start=5), 4), 300, seed=0)
     assert agent.returns_[-50:].mean() > 0.9
 
@@ -338,13 +338,13 @@ def test_act_opens_the_lock_from_observations():
 def test_an_observation_never_seen_is_acted_upon():
     stay = np.ones((2, 1, 3, 1))
     mdp = BlockMDP([1.0], stay, 1.0, emission=OneHotBernoulli(1, 40))
-    agent = Tabular(on="observation").fit(mdp, 3)
+    agent = Tabular(OracleQ(v_max=2.0), on="observation").fit(mdp, 3)
     unseen = np.ones(41, np.int8)
     assert agent._table.find(np.array([1]), unseen[None])[0] == -1
     assert agent.act(unseen, 1) in range(3)
-    nothing = Tabular(on="observation").fit(mdp, 0)
+    nothing = Tabular(OracleQ(v_max=2.0), on="observation").fit(mdp, 0)
     assert nothing.act(unseen, 0) in range(3)
-    assert Tabular().fit(mdp, 3).act(8, 0) in range(3)  # a latent state that is not there
+    assert Tabular(OracleQ(v_max=2.0)).fit(mdp, 3).act(8, 0) in range(3)  # a latent state that is not there
 
 
 @pytest.mark.parametrize("kind", [list, np.int64, np.float64])

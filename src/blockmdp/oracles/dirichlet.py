@@ -253,7 +253,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             now = after
 
     def _clustering(self, z: Labels) -> _Clustering:
-        counts = np.bincount(z, minlength=max(len(self._counts), int(z.max()) + 2))
+        room = min(int(z.max()) + 2, self.max_labels)
+        counts = np.bincount(z, minlength=max(len(self._counts), room))
         sums = np.zeros((len(counts), self._x.shape[1]))
         for k in np.flatnonzero(counts):
             sums[k] = self._x[: self._n][z == k].sum(axis=0, dtype=np.float64)

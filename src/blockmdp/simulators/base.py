@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -121,11 +122,25 @@ class Simulator(ABC):
 
     def start(self, learner: Learner, episodes: int) -> Learning:
         """Fresh tables for a run of that many episodes."""
+        self._check_scale(learner)
         S = self.mdp.n_states if self.mdp else 1
         tables = learner.tables(self.horizon, S, self.n_actions, episodes)
         key = streams.agent(self.seed, self._learners)
         self._learners += 1
         return Learning(learner, tables, np.zeros(episodes), S, key)
+
+    def _check_scale(self, learner: Learner) -> None:
+        """Warn of an optimist who does not know how much there is to be had."""
+        v_max = getattr(learner, "v_max", None)
+        if v_max is None or self.mdp is None:
+            return
+        most = self.mdp.optimal_value()
+        if most > v_max + 1e-9:
+            warnings.warn(
+                f"{type(learner).__name__} has v_max={v_max:g}, but {self.mdp.name} can pay "
+                f"{most:g}: it may stop looking too early. Give it v_max={most:g}",
+                stacklevel=4,
+            )
 
     @abstractmethod
     def learn(

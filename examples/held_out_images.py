@@ -6,7 +6,6 @@
 import sys
 
 import blockmdp as bm
-from blockmdp.agents.decoded import confusion, decoded_value
 
 locks = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 near_optimal = 0
@@ -16,7 +15,7 @@ for seed in range(locks):
     agent.fit(lock, episodes=50_000, seed=seed)
 
     same_lock = bm.lock_digits(horizon=10, images="test", seed=seed)
-    held_out = decoded_value(same_lock, agent.policy_, confusion(same_lock, agent.decoder_))
+    held_out = agent.value(on=same_lock)
     near_optimal += held_out >= 0.9 * lock.optimal_value()
     print(
         f"lock {seed:>2}, digits {lock.emission.digits}: value {agent.value():.3f} on the images "

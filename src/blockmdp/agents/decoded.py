@@ -158,13 +158,22 @@ class DecodingAgent(DecodedPolicy):
     mdp_: BlockMDP | None
     seed_: int
 
-    def value(self, samples: int = 1000) -> float:
-        """The expected return of the agent's policy; needs a problem whose BlockMDP is known."""
-        return decoded_value(self._known("value"), self.policy_, self.confusion(samples))
+    def value(self, samples: int = 1000, *, on: BlockMDP | None = None) -> float:
+        """The expected return of the agent's policy; needs a problem whose BlockMDP is known.
 
-    def confusion(self, samples: int = 1000) -> NDArray[np.float64]:
+        Parameters
+        ----------
+        samples : fresh observations of each state at each level, to measure the decoder by.
+        on : a problem to measure it on; by default the one that was learnt. It may show its states
+            otherwise: by images that were held out, say.
+        """
+        mdp = self._known("value") if on is None else on
+        return decoded_value(mdp, self.policy_, self.confusion(samples, on=on))
+
+    def confusion(self, samples: int = 1000, *, on: BlockMDP | None = None) -> NDArray[np.float64]:
         """The share of each latent state's observations given each label, (H + 1, S, labels)."""
-        return confusion(self._known("confusion"), self.decoder_, samples, self.seed_)
+        mdp = self._known("confusion") if on is None else on
+        return confusion(mdp, self.decoder_, samples, getattr(self, "seed_", 0))
 
     def accuracy(self, samples: int = 1000) -> NDArray[np.float64]:
         """How well the labels tell the latent states of each level apart, (H + 1,)."""

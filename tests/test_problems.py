@@ -23,6 +23,7 @@ from blockmdp import (
     lock_bernoulli,
     lock_digits,
     noisy_chain,
+    oracles,
     random_block_mdp,
     rng,
     streams,
@@ -31,7 +32,6 @@ from blockmdp.emissions import Digits, ExogenousBits, MarkovBits
 from blockmdp.envs import BlockMDPEnv, mdp_of
 from blockmdp.kernels.exogenous import branches, markov_bits
 from blockmdp.kernels.jit import interpreted
-from blockmdp.oracles import images
 from blockmdp.simulators import Policy, simulate
 
 ENGINES = ("compiled", "interpreted", "stepwise")
@@ -450,7 +450,7 @@ def test_with_the_states_given_both_are_opened():
 def test_most_locks_of_digits_are_opened_with_images_never_seen():
     near = 0
     for seed in range(20):
-        agent = URL(images(), batch=1000, iterations=1)
+        agent = URL(oracles.images(), batch=1000, iterations=1)
         agent.fit(lock_digits(10, seed=seed), 50_000, seed=seed)
         others = lock_digits(10, images="test", seed=seed)
         near += agent.value(on=others) >= 0.9 * others.optimal_value()

@@ -184,6 +184,27 @@ def test_it_refuses_what_is_no_observation():
     }
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"max_labels": 0}, "max_labels must be a whole number, 1 or more"),
+        ({"concentration": 0.0}, "concentration must be a number above 0"),
+        ({"concentration": float("nan")}, "concentration must be a number above 0"),
+        ({"concentration": "x"}, "concentration must be a number above 0"),
+    ],
+)
+def test_it_refuses_parameters_that_mean_nothing(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        DirichletMixture(**wrong).fit(clusters()[0])
+    with pytest.raises(ValueError, match="scale them down"):
+        DirichletMixture().fit(clusters()[0] * 1e40)
+
+
+def test_one_label_at_the_most_is_one_label():
+    assert DirichletMixture(max_labels=1).fit(clusters()[0]).n_labels_ == 1
+    assert DirichletMixture(max_labels=1).partial_fit(clusters()[0]).n_labels_ == 1
+
+
 def test_as_an_oracle_it_folds_into_matrices_that_say_the_same():
     x, states = stream(bm.comblock(20), 5, 200, [0.3, 0.3, 0.4])
     fitted = fit_oracle(DirichletMixture(), x, np.uint64(1))
@@ -329,8 +350,29 @@ def test_a_comblock_of_horizon_100_is_open_within_2200_episodes_on_every_seed():
 
 
 def test_an_optimist_who_thinks_too_little_of_the_problem_is_warned():
-    with pytest.warns(UserWarning, match=r"v_max=1, but DiabolicalLock can pay 4.*v_max=4"):
+    with pytest.warns(UserWarning, match=r"v_max=1, but .*DiabolicalLock.* pay 4.*v_max=4"):
         bm.URL(pool_levels=False).fit(bm.diabolical_lock(3), 5)
     agent = bm.URL(pool_levels=False).fit(bm.comblock(3), 0)
     assert agent.decoder_.n_labels == 1
     assert agent.policy_.shape[0] == 3
+
+
+class Broken(gym.Env):
+    """Pays what is no number."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float("nan"), False, False, {}
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="paid a reward of nan"):
+        bm.URL(pool_levels=False).fit(Broken(), 3, horizon=4)
+    with pytest.raises(ValueError, match="online must be"):
+        bm.URL(online="maybe")

@@ -106,7 +106,6 @@ def test_a_study_can_name_it(name):
 
 
 WRONG = [
-    (random_block_mdp, {"successors": 6}, "successors must be at most n_states = 5, got 6"),
     (random_block_mdp, {"successors": 0}, "successors must be a whole number, 1 or more"),
     (random_block_mdp, {"paying": 0.0}, r"paying must be in \(0, 1\], got 0.0"),
     (random_block_mdp, {"paying": float("nan")}, r"paying must be in \(0, 1\]"),

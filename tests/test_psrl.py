@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -22,7 +24,7 @@ def test_gamma_numbers_have_the_gamma_law(shape):
 
 def test_it_keeps_to_the_protocol():
     check_learner(bm.PSRL())
-    for wrong in ({"unseen": 0.0}, {"wins": -1.0}, {"v_max": "much"}):
+    for wrong in ({"unseen": 0.0}, {"unseen": math.inf}, {"wins": -1.0}, {"v_max": "much"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             bm.PSRL(**wrong)
 

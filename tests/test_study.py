@@ -909,7 +909,7 @@ def test_several_lengths_of_one_problem_are_panels_of_their_own():
         ({"episodes": 0}, "problem[1].episodes"),
         ({"episodes": "many"}, "problem[1].episodes: must be a whole number"),
         ({"solved": {"windw": 3}}, "problem[1].solved.windw: there is no such key"),
-        ({"solved": {"window": "some"}}, "problem[1].solved.window: must be a whole number"),
+        ({"solved": {"window": "some"}}, "problem[1].solved.window: must be a whole number or"),
         ({"solved": 3}, "problem[1].solved: must be a table"),
     ],
 )

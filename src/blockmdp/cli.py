@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--y",
         choices=("average", "sliding"),
         default="average",
-        help="mean of all returns so far, as in the paper, or of the last 1000 (average)",
+        help="mean of all returns so far, as in the paper, or of the last solved.window (average)",
     )
     plot.add_argument(
         "--against", metavar="KEY", help="a parameter of the problem, such as horizon"

@@ -37,7 +37,7 @@ def random_block_mdp(
     horizon : H, the number of actions in an episode.
     n_states, n_actions : S and A.
     successors : how many next states an action can lead to, from 1 (nothing is left to chance) to
-        S (anything can follow).
+        S or more (anything can follow).
     paying : share of (level, state, action) that pay, in (0, 1]; at least one does.
     emission : how states are seen; by default their one-hot code in R^(S + H) with N(0, 0.1^2)
         noise, as in `lock_gaussian`.
@@ -60,8 +60,7 @@ def random_block_mdp(
     S = whole_number("n_states", n_states, 1)
     A = whole_number("n_actions", n_actions, 1)
     k = whole_number("successors", successors, 1)
-    if k > S:
-        raise ValueError(f"successors must be at most n_states = {S}, got {successors!r}")
+    k = min(k, S)
     if not 0 < paying <= 1:
         raise ValueError(f"paying must be in (0, 1], got {paying!r}")
     if emission is None:

@@ -135,9 +135,9 @@ def growth(
     """
     figure, axes = _grid(panels, columns, (), _draw_points, sharex=False, sharey=True)
     for ax, panel in zip(axes, panels):
-        ax.set_xscale("log")
-        ax.set_yscale("log")
         ticks = sorted({float(x) for points in panel.curves for x in points.x})
+        ax.set_xscale("log" if min(ticks) > 0 else "linear")
+        ax.set_yscale("log")
         ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -256,12 +256,13 @@ class Results:
 
     def growth(self, key: str) -> list[Panel]:
         """Trajectories until solved against a parameter of the problem, over seeds: the median, and
-        the quarters on either side; where the median run was not solved there is no point.
+        the quarters on either side; where the median run was not solved there is no point. Of runs
+        of several lengths only the longest count.
         """
         from blockmdp.experiments import figures
 
         problems: dict[str, dict[str, Any]] = {}
-        groups: dict[str, dict[str, dict[float, list[int | None]]]] = {}
+        groups: dict[str, dict[str, dict[float, tuple[int, list[int | None]]]]] = {}
         for setting, row in self.done:
             value = setting.problem.get(key)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -269,16 +270,22 @@ class Results:
                 name = json.dumps(rest, sort_keys=True)
                 problems[name] = rest
                 of_label = groups.setdefault(name, {}).setdefault(setting.label, {})
-                of_label.setdefault(float(value), []).append(row.solved_at)
+                longest, runs = of_label.get(float(value), (0, []))
+                if setting.episodes > longest:
+                    longest, runs = setting.episodes, []
+                if setting.episodes == longest:
+                    runs.append(row.solved_at)
+                of_label[float(value)] = longest, runs
         panels = []
         for labels, title in zip(groups.values(), titles(list(problems.values()))):
             lines = []
             for label, at in labels.items():
                 x = sorted(at)
-                quarters = np.array([statistics.quartiles(at[value]) for value in x])
+                quarters = np.array([statistics.quartiles(at[value][1]) for value in x])
                 known = np.isfinite(quarters[:, 1])
                 lines.append(figures.Points(label, np.array(x)[known], *quarters[known].T))
-            if any(len(set(at)) > 1 for at in labels.values()):
+            several = any(len(at) > 1 for at in labels.values())
+            if several and any(len(points.x) for points in lines):
                 panels.append(figures.Panel(title, lines))
         return panels
 

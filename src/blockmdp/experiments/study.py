@@ -204,9 +204,10 @@ class Study:
         study.name, study.folder = name, folder
         study.settings = []
         for fields in kept["settings"]:
-            key = fields.pop("key")
+            key = fields.pop("key", None)
             study.settings.append(Setting(**fields))
-            vars(study.settings[-1])["key"] = key  # hashing it again takes longer than all the rest
+            if key:  # hashing it again takes longer than all the rest
+                vars(study.settings[-1])["key"] = key
         return study
 
     def __len__(self) -> int:
@@ -458,6 +459,9 @@ def _solved(table: Any, place: str) -> Config:
             raise StudyError(f"{place}.{key}: there is no such key{suggest(key, SOLVED)}")
     solved: Config = dict(SOLVED) | dict(table)
     if solved["window"] != "all":
+        if isinstance(solved["window"], str):
+            got = short(solved["window"])
+            raise StudyError(f'{place}.window: must be a whole number or "all", got {got}')
         solved["window"] = _whole(f"{place}.window", solved["window"], 1)
     for key in ("share", "above"):
         value = solved[key]
@@ -550,7 +554,7 @@ def _title(flat: Mapping[str, Any], keys: Iterable[str]) -> str:
         if key == "name"
         else f"{'H' if key == 'horizon' else key} = {_say(flat[key])}"
         for key in keys
-        if key in flat
+        if key in flat and (key, flat[key]) != ("horizon", None)
     ]
     return ", ".join(words) or _say(flat["name"])
 

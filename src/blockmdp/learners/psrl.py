@@ -126,8 +126,8 @@ class PSRL(Learner):
 
     def __post_init__(self) -> None:
         for field in ("unseen", "wins", "losses"):
-            require(self, field, 1e-6, math.inf)
-        require(self, "v_max", -math.inf, math.inf)
+            require(self, field, 1e-6, 1e6)
+        require(self, "v_max", -1e300, 1e300)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))

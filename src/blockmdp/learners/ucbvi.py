@@ -120,7 +120,7 @@ class UCBVI(Learner):
 
     def __post_init__(self) -> None:
         require(self, "bonus", 0.0, math.inf)
-        require(self, "v_max", -math.inf, math.inf)
+        require(self, "v_max", -1e300, 1e300)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))

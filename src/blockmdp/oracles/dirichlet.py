@@ -15,6 +15,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blockmdp.checks import whole_number
 from blockmdp.kernels.dirichlet import best_cut, evidence, nearest, place, scores, settle
 from blockmdp.oracles.mixtures import halves
 
@@ -101,15 +102,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Labels:
         """The label of each observation, (n,): the nearest, however rare it was."""
         check_is_fitted(self, "_x")
-        return self.read(validate_data(self, X, dtype=np.float64, reset=False))
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(nearest(X, self._centre, *self._scores()), np.int64)
 
     def read(self, X: NDArray[Any]) -> Labels:
         """As `predict`, for what is known to be (n, d) finite numbers; 0 before all learning."""
         if not hasattr(self, "_x"):
             return np.zeros(len(X), np.int64)
         if self._reading is None:
-            K = self.n_labels_
-            self._reading = scores(self._bits, self._counts[:K], self._sums[:K], self._ratio)
+            self._reading = self._scores()
         found: Labels = nearest(X, self._centre, *self._reading)
         return found
 
@@ -118,7 +119,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def labels_(self) -> Labels:
-        return self._z[: self._n]
+        labels = self._z[: self._n]
+        labels.setflags(write=False)
+        return labels
 
     n_labels_ = 0
     _reading: tuple[Array, Array] | None = None
@@ -129,20 +132,30 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def scores(self) -> tuple[Array, Array]:
         """W (labels, d) and b (labels,): the largest of W x + b tells the label."""
+        W, b = self._scores()
+        return W, b - W @ self._centre
+
+    def _scores(self) -> tuple[Array, Array]:
+        """The same for rows from which the centre was taken."""
         K = self.n_labels_
         W, b = scores(self._bits, self._counts[:K], self._sums[:K], self._ratio)
-        return W, b - W @ self._centre
+        return W, b
 
     # --- learning ---------------------------------------------------------------------------------
     def _begin(self, X: Array) -> None:
         """Forget everything. Numbers are kept as differences from the first row."""
+        whole_number("max_labels", self.max_labels, 1)
+        alpha = self.concentration
+        if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
+            raise ValueError(f"concentration must be a number above 0, got {alpha!r}")
         d = X.shape[1]
         self._bits = _are_bits(X)
         self._centre = np.zeros(d) if self._bits else X[0].copy()
         self._n = self._reconsidered = 0
         self.relabelled_ = False
         self._x, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
-        self._counts, self._sums = np.zeros(2, np.int64), np.zeros((2, d))
+        K = min(2, self.max_labels)
+        self._counts, self._sums = np.zeros(K, np.int64), np.zeros((K, d))
         self._square, self._dim, self._ratio, self._noise = 0.0, float(d), 1.0, 1.0
         self._reading = None
         self._forget_beliefs()
@@ -151,8 +164,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self._n == len(self._x):
             self._x = np.concatenate([self._x, np.empty_like(self._x)])
             self._z = np.concatenate([self._z, np.empty_like(self._z)])
+        square = float(np.dot(row, row))
+        if not square < 1e36:
+            raise ValueError("observations have numbers beyond 1e18: scale them down")
         self._x[self._n] = row
-        self._square += float(np.dot(row, row))
+        self._square += square
         self._n += 1
 
     def _add(self, row: Array) -> None:
@@ -248,7 +264,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             if moves == 0:
                 return now
             after = _Clustering(z, counts, sums, *self._evidence(counts, sums))
-            if after.score <= now.score + 1e-9 * abs(now.score):
+            if not after.score > now.score + 1e-9 * abs(now.score):
                 return now
             now = after
 
@@ -291,7 +307,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         K, score = best_cut(
             self._bits, x, tree, self._square, self._dim, math.log(self.concentration)
         )
-        if score > now.score and self.max_labels > K:
+        if score > now.score and self.max_labels >= K:
             yield _named_as(now.z, cut_tree(tree, K)[:, 0].astype(np.int64))
 
     def _splits(self, now: _Clustering) -> Iterator[Labels]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,7 +18,15 @@ from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.sights import Sight
 
-__all__ = ["Learning", "Observations", "Policy", "Simulator", "Trajectories", "padded"]
+__all__ = [
+    "Learning",
+    "Observations",
+    "Policy",
+    "Simulator",
+    "Trajectories",
+    "check_reward",
+    "padded",
+]
 
 
 @dataclass
@@ -137,8 +146,9 @@ class Simulator(ABC):
         most = self.mdp.optimal_value()
         if most > v_max + 1e-9:
             warnings.warn(
-                f"{type(learner).__name__} has v_max={v_max:g}, but {self.mdp.name} can pay "
-                f"{most:g}: it may stop looking too early. Give it v_max={most:g}",
+                f"{type(learner).__name__} has v_max={v_max:g}, but an episode of {self.mdp.name} "
+                f"can be expected to pay {most:.4g}: it may stop looking too early. Give it "
+                f"v_max={math.ceil(most * 1000) / 1000:g} or more",
                 stacklevel=4,
             )
 
@@ -169,11 +179,17 @@ class Simulator(ABC):
         grows = labels > run.n_labels
         if grows:
             episodes = len(run.returns)  # each shows a level one observation, so few more are met
-            run.n_labels = max(labels, min(4 * run.n_labels, episodes + episodes // 4))
+            run.n_labels = max(labels, min(2 * run.n_labels, episodes + episodes // 4))
         if grows or anew:
             shape = (self.horizon, run.n_labels, self.n_actions, len(run.returns))
             learner = run.learner
             run.tables = learner.tables(*shape) if anew else learner.grow(run.tables, *shape)
+
+
+def check_reward(r: Any, env: Any) -> None:
+    """Refuse a reward that nothing can be learnt from."""
+    if not math.isfinite(r):
+        raise ValueError(f"{env} paid a reward of {r}: rewards must be finite numbers")
 
 
 def padded(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from blockmdp.simulators.base import (
     Policy,
     Simulator,
     Trajectories,
+    check_reward,
     padded,
 )
 
@@ -107,6 +108,7 @@ class GymSimulator(Simulator):
     def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Observation, reward, whether the episode is over, whether early, info."""
         x, r, terminated, truncated, info = self.env.step(a + self._first_action)
+        check_reward(r, self.env)
         early = bool(terminated) and h + 1 < self.horizon
         return x, float(r), bool(terminated or truncated), early, info
 

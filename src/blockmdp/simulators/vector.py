@@ -28,6 +28,7 @@ from blockmdp.simulators.base import (
     Policy,
     Simulator,
     Trajectories,
+    check_reward,
     padded,
 )
 
@@ -198,6 +199,7 @@ class VectorSimulator(Simulator):
                     episodes[i] = begin()
                 else:
                     episode.actions.append(int(actions[i]))
+                    check_reward(r[i], self.env)
                     episode.rewards.append(float(r[i]))
                     self._check_length(episode, terminated[i] or truncated[i])
                     episode.early = bool(terminated[i]) and episode.level < self.horizon

@@ -151,6 +151,8 @@ class URL(DecodingAgent):
         evaluation: int = 0,
         n_states: int | None = None,
     ) -> None:
+        if online not in (None, True, False):
+            raise ValueError(f"online must be None, True or False, got {online!r}")
         if online is None:
             online = oracle is None and not pool_levels
         if oracle is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 import blockmdp as bm
 from blockmdp.experiments import figures
@@ -43,6 +44,16 @@ def curves(name: str, problem: Any, agents: list[Table], titles: tuple[str, ...]
 
 def save(figure: Figure, name: str, dpi: int = 110) -> None:
     figure.savefig(IMG / f"{name}.png", dpi=dpi, pil_kwargs={"optimize": True})
+
+
+def locks() -> None:
+    """Of the runs that `blockmdp run studies/locks.toml` has left."""
+    results = bm.Results(OUT.parent / "locks")
+    save(results.plot(against="horizon"), "locks-horizon", dpi=130)
+    save(results.plot("sliding"), "locks", dpi=130)
+    picture = Image.open(IMG / "locks.png").convert("RGB")  # sixty-four colours will do
+    few = picture.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(IMG / "locks.png", optimize=True)
 
 
 def url() -> None:
@@ -121,7 +132,7 @@ def needed(label: str, oracle: Any, m: bm.BlockMDP, seeds: int = 8) -> figures.C
     return figures.Curve(label, np.array(sizes), np.mean(shares, axis=0), np.std(shares, axis=0))
 
 
-PAGES = {"url": url, "learners": learners, "pcid": pcid, "auto-oracle": auto_oracle}
+PAGES = {"url": url, "learners": learners, "pcid": pcid, "auto-oracle": auto_oracle, "locks": locks}
 
 if __name__ == "__main__":
     IMG.mkdir(exist_ok=True)

@@ -169,7 +169,7 @@ def test_bits_that_turn_out_to_be_numbers_are_read_again():
     oracle = DirichletMixture().partial_fit([[0.0, 1.0]] * 5)
     oracle.partial_fit([[0.5, 0.5]])
     assert len(oracle.labels_) == 6
-    assert oracle.relabelled_
+    assert not oracle._bits
 
 
 def test_it_refuses_what_is_no_observation():

@@ -86,18 +86,20 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def take(self, X: NDArray[Any]) -> None:
         """As `partial_fit`, for what is known to be (n, d) finite numbers."""
         X = np.asarray(X, np.float64)
-        self.relabelled_ = False
         if not hasattr(self, "_x"):
             self._begin(X)
             self.n_features_in_ = X.shape[1]
+        self._earlier, self._before = self._n, None
         if self._bits and not _are_bits(X):  # so they were numbers after all
-            past = self._x[: self._n].astype(np.float64)
+            past, labels = self._x[: self._n].astype(np.float64), self.labels_.copy()
             self._begin(np.concatenate([past, X]))
+            self._before = labels
             for row in past - self._centre:
                 self._add(row)
-            self.relabelled_ = True
         for row in X - self._centre:
             self._add(row)
+        before = self._before
+        self.relabelled_ = before is not None and not np.array_equal(before, self._z[: len(before)])
 
     def predict(self, X: Any) -> Labels:
         """The label of each observation, (n,): the nearest, however rare it was."""
@@ -124,7 +126,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     n_labels_ = 0
+    relabelled_ = False
     _reading: tuple[Array, Array] | None = None
+    _before: Labels | None = None  # the labels of earlier rows, before this `take` changed any
 
     @property
     def evidence_(self) -> float:
@@ -152,7 +156,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bits = _are_bits(X)
         self._centre = np.zeros(d) if self._bits else X[0].copy()
         self._n = self._reconsidered = 0
-        self.relabelled_ = False
+        self._earlier, self._before = 0, None
         self._x, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
         K = min(2, self.max_labels)
         self._counts, self._sums = np.zeros(K, np.int64), np.zeros((K, d))
@@ -193,7 +197,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return _Clustering(self.labels_.copy(), counts, sums, score, ratio, noise)
 
     def _keep(self, new: _Clustering) -> None:
-        self.relabelled_ |= not np.array_equal(new.z[:-1], self._z[: self._n - 1])
+        if self._before is None:
+            self._before = self._z[: self._earlier].copy()
         self._z[: self._n], self._counts, self._sums = new.z, new.counts, new.sums
         self._ratio, self._noise = new.ratio, new.noise
         self._reading = None

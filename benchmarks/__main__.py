@@ -39,10 +39,10 @@ from benchmarks import naive
 from sklearn.cluster import Birch
 
 import blockmdp as bm
-from blockmdp.decoder import Decoder, know_nothing
-from blockmdp.learners.follow import Follow
+from blockmdp.decoders import FittedDecoder, constant_decoder
+from blockmdp.learners.fixed_policy import FixedPolicy
 from blockmdp.oracles import fit_oracle
-from blockmdp.simulators import Policy, simulate
+from blockmdp.simulators import Policy, make_simulator
 
 ROOT = Path(__file__).resolve().parents[1]
 LR, BONUS, EXPLORATION, SWITCH = 0.1, 0.001, 0.001, 0.2
@@ -109,18 +109,18 @@ def trained(oracle: str, H: int) -> tuple[Any, Any, bm.BlockMDP, float]:
     """
     lock, _, estimator = ORACLES[oracle]
     m = lock(horizon=H, switch=SWITCH, seed=0)
-    simulator = simulate(m, 0)
-    policy = Policy(np.full((H, 1, m.n_actions), 1 / m.n_actions), know_nothing())
+    simulator = make_simulator(m, 0)
+    policy = Policy(np.full((H, 1, m.n_actions), 1 / m.n_actions), constant_decoder())
     x = simulator.rollout([policy], 100, "oracle").observations.x
     start = time.process_time()
     fitted = fit_oracle(estimator, x, bm.rng.root(0))
     took = time.process_time() - start
-    return fit_oracle(estimator, x, bm.rng.root(0), fold=False), Decoder.of((fitted,)), m, took
+    return fit_oracle(estimator, x, bm.rng.root(0), fold=False), FittedDecoder.of((fitted,)), m, took
 
 
 def fit_url(oracle: str, H: int, episodes: int, seed: int) -> None:
     _, decoder, m, _ = trained(oracle, H)
-    simulator = simulate(m, seed)
+    simulator = make_simulator(m, seed)
     simulator.learn(simulator.start(LEARNERS["OracleQ"], episodes), decoder)
 
 
@@ -151,8 +151,8 @@ def explored(H: int) -> tuple[naive.PCID, Any, bm.PCID]:
 
 def exploit(H: int, episodes: int, seed: int) -> None:
     agent = explored(H)[2]
-    simulator = simulate(PROBLEMS[H], seed)
-    simulator.learn(simulator.start(Follow(agent.policy_), episodes), agent.decoder_)
+    simulator = make_simulator(PROBLEMS[H], seed)
+    simulator.learn(simulator.start(FixedPolicy(agent.policy_), episodes), agent.decoder_)
 
 
 def exploit_naive(H: int, episodes: int, seed: int) -> None:
@@ -357,7 +357,7 @@ def main() -> None:
         type=Path,
         metavar="FILE",
         help="write the naive speeds there too, as the package brings them along "
-        "(src/blockmdp/experiments/naive.json)",
+        "(src/blockmdp/paper/naive.json)",
     )
     args = parser.parse_args()
     quick, repetitions = args.quick, 2 if args.quick else 5

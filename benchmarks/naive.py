@@ -266,7 +266,7 @@ class PCID:
         return k
 
     def exploit(self, env, episodes):
-        """Follow the best policy of the learnt model; the returns."""
+        """FixedPolicy the best policy of the learnt model; the returns."""
         policy = self.plan(self.R, np.zeros(self.P[-1].shape[2]))
         returns = np.zeros(episodes)
         for k in range(episodes):

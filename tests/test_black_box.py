@@ -184,7 +184,7 @@ def test_the_same_seed_gives_the_same_run():
 
 def test_retraining_while_learning_works_on_what_was_met(data_by_level):
     agent = quick(retrain_every=20).fit(Noisy(lake()), 61, seed=0)
-    assert len(agent.diary_) == 4
+    assert len(agent.history_) == 4
     assert [c[0] for c in data_by_level] == [100, 110, 130, 150]
     assert agent.ledger_ == {"oracle": 100, "test": 5, "learn": 61, "evaluate": 0}
 
@@ -213,8 +213,8 @@ def test_an_environment_without_a_bound_needs_a_horizon_or_a_time_limit():
 def test_iterations_as_printed_need_the_number_of_states():
     with pytest.raises(ValueError, match="n_states"):
         quick(iterations=None).fit(Noisy(lake()), 10)
-    agent = quick(iterations=None, n_states=1, batch=5, stable=None).fit(Noisy(lake(3)), 5)
-    assert len(agent.diary_) == 5
+    agent = quick(iterations=None, n_states=1, batch=5, stop_agreement=None).fit(Noisy(lake(3)), 5)
+    assert len(agent.history_) == 5
 
 
 def test_what_a_black_box_hides_stays_hidden():
@@ -286,6 +286,6 @@ def test_no_test_data_are_needed_with_copies():
 
 
 def test_stepping_is_what_black_boxes_are_for():
-    from blockmdp.simulators import simulate
+    from blockmdp.simulators import make_simulator
 
-    assert isinstance(simulate(Noisy(lake())), GymSimulator)
+    assert isinstance(make_simulator(Noisy(lake())), GymSimulator)

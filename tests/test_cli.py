@@ -17,10 +17,10 @@ import blockmdp as bm
 from blockmdp.cli import main
 from blockmdp.experiments import reproduce as experiment
 from blockmdp.experiments.driver import Interrupted
-from blockmdp.experiments.figures import Curve, Panel, learning_curves, save
 from blockmdp.experiments.pool import ExecutorError
 from blockmdp.experiments.store import StoreError
 from blockmdp.experiments.study import StudyError
+from blockmdp.plots.curves import Curve, Panel, learning_curves, save
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

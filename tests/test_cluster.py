@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc"),
     pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask: blockmdp[dask]"),
 ]
-LONELY = {"BLOCKMDP_LONELY": "3"}
+LONELY = {"BLOCKMDP_CLUSTER_TIMEOUT": "3"}
 
 
 class LocalCluster:

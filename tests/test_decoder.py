@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import DBSCAN, KMeans
 
-from blockmdp.decoder import Decoder, decode_mixture, know_nothing
+from blockmdp.decoders import FittedDecoder, constant_decoder, decode_mixture
 from blockmdp.oracles import fit_oracle, gmm
-from blockmdp.oracles.fitting import Constant, Fitted
-from blockmdp.oracles.folded import LinearScores, QuadraticScores
+from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
+from blockmdp.oracles.scores import LinearScores, QuadraticScores
 
 
 class Lookup:
@@ -28,7 +28,7 @@ class Lookup:
 
 def decoder(*tables, n_labels=1):
     """One table of labels for all levels, or one for each."""
-    return Decoder.of(tuple(Fitted(Lookup(*t), max(t) + 1) for t in tables), n_labels)
+    return FittedDecoder.of(tuple(FittedOracle(Lookup(*t), max(t) + 1) for t in tables), n_labels)
 
 
 def states(*s):
@@ -105,13 +105,16 @@ def test_a_swap_at_one_level_leaves_the_others():
 
 
 def test_notes_name_the_level_where_there_are_several():
-    one, other = Fitted(Constant(), 1, ("alone",)), Fitted(Constant(), 1, ())
-    assert Decoder.of((one,)).notes == ("alone",)
-    assert Decoder.of((other, one)).notes == ("level 1: alone",)
+    one, other = (
+        FittedOracle(ConstantPredictor(), 1, ("alone",)),
+        FittedOracle(ConstantPredictor(), 1, ()),
+    )
+    assert FittedDecoder.of((one,)).notes == ("alone",)
+    assert FittedDecoder.of((other, one)).notes == ("level 1: alone",)
 
 
 def test_nothing_to_decode_is_no_labels():
-    for f in (decoder((0, 1)), decoder((0, 1), (1, 0)), know_nothing()):
+    for f in (decoder((0, 1)), decoder((0, 1), (1, 0)), constant_decoder()):
         labels = f.decode(np.zeros(0, np.int64), np.zeros((0, 4)))
         assert labels.shape == (0,)
         assert labels.dtype == np.int32
@@ -123,7 +126,7 @@ def test_images_are_decoded_flat():
 
 
 def test_before_any_data_there_is_one_label_for_all():
-    f, x = know_nothing(), np.random.default_rng(0).normal(size=(9, 4))
+    f, x = constant_decoder(), np.random.default_rng(0).normal(size=(9, 4))
     assert f.n_labels == 1
     assert f.decode(np.arange(9), x).tolist() == [0] * 9
 
@@ -152,7 +155,7 @@ def observations(n, seed):
 
 def fit(kind, seed):
     if kind == "constant":
-        return Fitted(Constant(), 1)
+        return FittedOracle(ConstantPredictor(), 1)
     oracle = {
         "linear 2": KMeans(2, n_init=1),
         "linear 4": KMeans(4, n_init=1),
@@ -169,7 +172,7 @@ FITTED = {
 
 
 def test_the_kinds_are_what_they_are_called():
-    kinds = LinearScores, LinearScores, Constant, QuadraticScores
+    kinds = LinearScores, LinearScores, ConstantPredictor, QuadraticScores
     for name, kind in zip(FITTED, kinds):
         assert isinstance(FITTED[name][0].predictor, kind)
     assert not isinstance(FITTED["neither"][0].predictor, kinds)
@@ -182,7 +185,7 @@ def decoders(draw, kinds):
     fitted = tuple(
         FITTED[draw(st.sampled_from(kinds))][draw(st.integers(0, 2))] for _ in range(levels)
     )
-    f = Decoder.of(fitted, draw(st.integers(1, 6)))
+    f = FittedDecoder.of(fitted, draw(st.integers(1, 6)))
     for _ in range(draw(st.integers(0, 3))):
         a, b = (draw(st.integers(0, f.n_labels - 1)) for _ in range(2))
         f = f.swap(draw(st.integers(0, levels - 1)), a, b)
@@ -215,14 +218,14 @@ def test_a_mixture_is_decoded_as_if_one_by_one(fs, n, level, dtype, shape, entro
 
 @pytest.mark.parametrize("kind", sorted(FITTED))
 def test_a_mixture_with_nothing_to_decode_gives_no_labels(kind):
-    fs = [Decoder.of((one,)) for one in FITTED[kind]]
+    fs = [FittedDecoder.of((one,)) for one in FITTED[kind]]
     labels = decode_mixture(fs, np.zeros(0, np.int64), 0, np.zeros((0, D), np.float32))
     assert labels.shape == (0,)
 
 
 def test_a_mixture_of_linear_decoders_never_asks_them_one_by_one(monkeypatch):
-    fs = [Decoder.of((FITTED[kind][0],)) for kind in LINEAR]
+    fs = [FittedDecoder.of((FITTED[kind][0],)) for kind in LINEAR]
     x, which = observations(9, 0), np.arange(9) % 3
     expected = decode_mixture(fs, which, 0, x).tolist()
-    monkeypatch.setattr(Decoder, "decode", None)
+    monkeypatch.setattr(FittedDecoder, "decode", None)
     assert decode_mixture(fs, which, 0, x).tolist() == expected

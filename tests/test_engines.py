@@ -28,9 +28,9 @@ from blockmdp import (
     lock_bernoulli,
     lock_gaussian,
 )
+from blockmdp.decoders import TableDecoder
 from blockmdp.envs import BlockMDPEnv
-from blockmdp.sights import ObservationTable
-from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, simulate
+from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, make_simulator
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LEARNERS = [
@@ -103,7 +103,7 @@ any_problem = pytest.mark.parametrize("mdp", PROBLEMS.values(), ids=PROBLEMS.key
 
 def learnt(problem, engine, learner, make_sight, *, episodes=EPISODES, seed=5, pieces=(None,)):
     """A run of a learner, and its sight."""
-    simulator = simulate(problem, seed, engine=engine)
+    simulator = make_simulator(problem, seed, engine=engine)
     assert type(simulator) is (GymSimulator if engine == "stepwise" else BlockSimulator)
     run, sight = simulator.start(learner, episodes), make_sight()
     for n in pieces:
@@ -178,7 +178,7 @@ def test_engines_agree_on_latent_states_of_the_gaussian_lock(learner, truncate):
 @any_learner
 @any_problem
 def test_engines_agree_on_observations(mdp, learner):
-    make = partial(ObservationTable, mdp.horizon)
+    make = partial(TableDecoder, mdp.horizon)
     compiled, interpreted, stepwise = (learnt(mdp, e, learner, make) for e in ENGINES)
     assert identical(compiled[0], interpreted[0])
     assert_same_but_for_numbering(mdp, compiled, stepwise)
@@ -211,7 +211,7 @@ def test_engines_agree_through_a_decoder_that_errs(learner, truncate):
 )
 def test_engines_agree_on_random_problems(H, S, A, entropy, seed, learner):
     mdp = random_mdp(H, S, A, entropy)
-    for make in (no_sight, partial(ObservationTable, H), partial(Nearest, S, first=1)):
+    for make in (no_sight, partial(TableDecoder, H), partial(Nearest, S, first=1)):
         runs = [learnt(mdp, e, learner, make, episodes=25, seed=seed) for e in ENGINES]
         assert identical(runs[0][0], runs[1][0])
         if make is no_sight or make.func is Nearest:
@@ -222,7 +222,7 @@ def test_engines_agree_on_random_problems(H, S, A, entropy, seed, learner):
 
 @any_problem
 def test_plain_python_learner_is_shown_what_its_compiled_twin_is(mdp):
-    for make in (no_sight, partial(ObservationTable, mdp.horizon)):
+    for make in (no_sight, partial(TableDecoder, mdp.horizon)):
         assert identical(
             learnt(mdp, "compiled", Recorder(), make)[0],
             learnt(mdp, "compiled", PlainRecorder(), make)[0],
@@ -249,7 +249,7 @@ def test_record_is_what_the_environment_shows_when_its_actions_are_replayed():
 
 def test_label_of_an_observation_is_its_own_and_nobody_elses():
     mdp = PROBLEMS["LockBernoulli"]
-    record, table = learnt(mdp, "compiled", Recorder(), partial(ObservationTable, mdp.horizon))
+    record, table = learnt(mdp, "compiled", Recorder(), partial(TableDecoder, mdp.horizon))
     latent = learnt(mdp, "compiled", Recorder(), no_sight)[0].tables.label
     env = BlockMDPEnv(mdp)
     for k in range(EPISODES):
@@ -353,7 +353,7 @@ def digest():
     for mdp in problems:
         sights = [no_sight, partial(Nearest, min(2, mdp.n_states), 1)]
         if mdp.emission.finite:
-            sights.append(partial(ObservationTable, mdp.horizon))
+            sights.append(partial(TableDecoder, mdp.horizon))
         for learner in LEARNERS:
             for make in sights:
                 run, _ = learnt(mdp, "compiled", learner, make, episodes=40)
@@ -380,9 +380,9 @@ BATCHES = [(1, 1), (7, 3), (33, 401), (1 << 18, 1 << 14)]
 
 
 def with_batches(monkeypatch, rows_at_once, least_rows):
-    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "rows_at_once", rows_at_once)
-    monkeypatch.setattr(blockmdp.simulators.tapes.Tapes, "least_rows", least_rows)
-    monkeypatch.setattr(blockmdp.simulators.tapes.EpisodeTapes, "rows_at_once", rows_at_once)
+    monkeypatch.setattr(blockmdp.tapes.Tapes, "rows_at_once", rows_at_once)
+    monkeypatch.setattr(blockmdp.tapes.Tapes, "least_rows", least_rows)
+    monkeypatch.setattr(blockmdp.tapes.EpisodeTapes, "rows_at_once", rows_at_once)
 
 
 def count_fillings(monkeypatch):
@@ -396,7 +396,7 @@ def count_fillings(monkeypatch):
 
         return counted
 
-    for kind in (blockmdp.simulators.tapes.Tapes, blockmdp.simulators.tapes.EpisodeTapes):
+    for kind in (blockmdp.tapes.Tapes, blockmdp.tapes.EpisodeTapes):
         monkeypatch.setattr(kind, "_fill", counting(kind._fill))
     return count
 
@@ -410,7 +410,7 @@ def test_results_do_not_depend_on_the_size_of_batches(monkeypatch, problem, lear
     for rows_at_once, least_rows in BATCHES:
         with_batches(monkeypatch, rows_at_once, least_rows)
         fillings[0] = 0
-        make = partial(ObservationTable, mdp.horizon)
+        make = partial(TableDecoder, mdp.horizon)
         runs.append(learnt(mdp, "compiled", learner, make, episodes=300))
         counts.append(fillings[0])
     assert counts[0] > 2 * counts[-1]
@@ -438,7 +438,7 @@ def test_learning_in_pieces_is_learning_in_one_go(engine, learner, problem):
         whole, _ = learnt(mdp, engine, learner, make)
         parts, _ = learnt(mdp, engine, learner, make, pieces=pieces)
         assert identical(whole, parts)
-    make = partial(ObservationTable, mdp.horizon)
+    make = partial(TableDecoder, mdp.horizon)
     whole = learnt(mdp, engine, learner, make)
     parts = learnt(mdp, engine, learner, make, pieces=pieces)
     assert_same_but_for_numbering(mdp, whole, parts)
@@ -457,7 +457,7 @@ def test_a_piece_too_long_stops_at_the_runs_end(engine):
 def test_a_new_sight_in_the_middle_decodes_what_comes_after_it(mdp, learner):
     runs = []
     for engine in ENGINES:
-        simulator = simulate(mdp, 5, engine=engine)
+        simulator = make_simulator(mdp, 5, engine=engine)
         run = simulator.start(learner, EPISODES)
         for sight, n in ((Nearest(3), 11), (Nearest(3, 2), 30), (Nearest(5), None)):
             simulator.learn(run, sight, n)
@@ -471,7 +471,7 @@ def test_a_new_sight_in_the_middle_decodes_what_comes_after_it(mdp, learner):
 def test_two_runs_in_one_simulator_share_its_episodes(mdp):
     pairs = []
     for engine in ENGINES:
-        simulator = simulate(mdp, 5, engine=engine)
+        simulator = make_simulator(mdp, 5, engine=engine)
         one, two = (simulator.start(Recorder(), n) for n in (30, 40))
         for run, n in ((one, 10), (two, 25), (one, None), (two, None)):
             simulator.learn(run, Nearest(3), n)
@@ -486,7 +486,7 @@ def test_two_runs_in_one_simulator_share_its_episodes(mdp):
 
 
 def test_after_latent_states_a_simulator_refuses_to_go_on_by_sight():
-    simulator = simulate(PROBLEMS["LockBernoulli"], 5)
+    simulator = make_simulator(PROBLEMS["LockBernoulli"], 5)
     run = simulator.start(Recorder(), EPISODES)
     simulator.learn(run, None, 20)
     with pytest.raises(ValueError, match="go on by sight in a new simulator"):
@@ -503,7 +503,7 @@ def test_recorded_observations_are_those_that_were_met(problem):
     mdp = PROBLEMS[problem]
     records = []
     for engine in ENGINES:
-        simulator = simulate(mdp, 5, engine=engine)
+        simulator = make_simulator(mdp, 5, engine=engine)
         run = simulator.start(Recorder(), 40)
         assert simulator.learn(run, Nearest(3), 15) is None
         records.append(simulator.learn(run, Nearest(3), record=True))
@@ -522,7 +522,7 @@ def test_rollouts_agree_before_and_after_learning(problem):
     policies = [Policy(g.dirichlet([1, 1], (3, 3)), Nearest(3, first)) for first in (0, 2)]
     drawn, runs = [], []
     for engine in ENGINES:
-        simulator = simulate(mdp, 5, engine=engine)
+        simulator = make_simulator(mdp, 5, engine=engine)
         run = simulator.start(Recorder(), 40)
         simulator.learn(run, Nearest(3), 15)
         some = simulator.rollout(policies, 30, "test")
@@ -553,7 +553,7 @@ def test_ledger_counts_every_episode_once(episodes, engine, on):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ledger_counts_each_piece(engine):
-    simulator = simulate(PROBLEMS["LockBernoulli"], 0, engine=engine)
+    simulator = make_simulator(PROBLEMS["LockBernoulli"], 0, engine=engine)
     run = simulator.start(Recorder(), 50)
     for n, total in ((10, 10), (0, 10), (25, 35), (25, 50), (5, 50)):
         simulator.learn(run, Nearest(3), n)

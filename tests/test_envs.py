@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import blockmdp.envs
 from blockmdp import rng, streams
+from blockmdp.dynamics import first_state, next_state, sample_reward
 from blockmdp.emissions import (
     ExogenousBits,
     Linear,
@@ -35,7 +36,6 @@ from blockmdp.envs import (
     register,
     render,
 )
-from blockmdp.kernels.simulate import first_state, next_state, pay
 from blockmdp.mdp import BlockMDP
 
 IDS = ["blockmdp/LockBernoulli-v0", "blockmdp/LockGaussian-v0"]
@@ -157,7 +157,7 @@ def test_numbers_are_those_of_the_documented_streams(mdp):
             a = int(generator.integers(mdp.n_actions))
             with np.errstate(over="ignore"):
                 t = next_state(dynamics.model, h, s, a, e)
-                r = pay(dynamics.model, h, s, a, t, e)
+                r = sample_reward(dynamics.model, h, s, a, t, e)
             x, reward, terminated, truncated, info = env.step(a)
             assert (reward, terminated, truncated) == (r, h + 1 == mdp.horizon, False)
             assert info == {"latent_state": t, "level": h + 1}

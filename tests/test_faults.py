@@ -172,7 +172,7 @@ def full(request, tmp_path):
 
 
 def test_a_full_disk_stops_a_study_that_goes_on_once_there_is_room(lab, undisturbed, full):
-    out, options, make_room = full
+    out, options, grow = full
     run = ("run", "steady.toml", "--out", out, "--jobs", 1)
     status, err = blockmdp(lab, *run, **options)
     assert status == 1
@@ -182,7 +182,7 @@ def test_a_full_disk_stops_a_study_that_goes_on_once_there_is_room(lab, undistur
     assert 0 < len(rows) < 28
     assert set(rows) < set(undisturbed[0])
     assert blockmdp(lab, "status", out)[0] == 0
-    make_room()
+    grow()
     status, err = blockmdp(lab, *run)
     assert (status, "damaged" in err) == (0, False)
     assert content(out) == undisturbed

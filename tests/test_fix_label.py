@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from blockmdp import URL
-from blockmdp.decoder import Decoder
+from blockmdp.decoders import FittedDecoder
 from blockmdp.oracles import fit_oracle
-from blockmdp.oracles.fitting import Fitted
+from blockmdp.oracles.fitting import FittedOracle
 from blockmdp.simulators import Observations
 from blockmdp.url import LabelStandard, agreement, fix_label
 
@@ -34,8 +34,8 @@ class ByHand:
 
 def fit(*tables, n_labels=1):
     """A decoder with one table for all levels, or one for each."""
-    fitted = tuple(Fitted(p, p.n_labels) for p in map(ByHand, tables))
-    return Decoder.of(fitted, n_labels)
+    fitted = tuple(FittedOracle(p, p.n_labels) for p in map(ByHand, tables))
+    return FittedDecoder.of(fitted, n_labels)
 
 
 def data(states, n=10, levels=(0,)):
@@ -156,7 +156,7 @@ def test_names_survive_from_one_run_of_kmeans_to_the_next(seed):
     x = 4 * np.eye(3)[s] + g.normal(scale=0.3, size=(300, 3))
     test = Observations(np.zeros(300, np.int64), x)
     raw = [
-        Decoder.of((fit_oracle(KMeans(3, n_init=3), x, np.uint64(key)),))
+        FittedDecoder.of((fit_oracle(KMeans(3, n_init=3), x, np.uint64(key)),))
         for key in range(5 * seed, 5 * seed + 5)
     ]
     assert len({tuple(f.decode(test.levels, x).tolist()) for f in raw}) > 1

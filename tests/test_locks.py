@@ -205,7 +205,7 @@ def test_the_default_locks_are_of_the_papers_size():
 @both_locks
 @pytest.mark.parametrize("horizon", [0, -3, 2.5, float("nan"), float("inf")])
 def test_a_horizon_that_is_no_positive_whole_number_is_refused(lock, horizon):
-    with pytest.raises(ValueError, match="horizon must be a whole number, 1 or more"):
+    with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
         lock(horizon=horizon)
 
 

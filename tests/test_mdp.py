@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blockmdp import rng
+from blockmdp.dynamics import first_state, next_state, sample_reward
 from blockmdp.emissions import OneHotBernoulli, PerLevel
-from blockmdp.kernels.simulate import first_state, next_state, pay
 from blockmdp.mdp import BlockMDP
 
 exact = settings(deadline=None, max_examples=60)
@@ -540,7 +540,7 @@ def test_a_reward_is_paid_when_the_uniform_number_is_below_its_probability(proba
     d = BlockMDP([1.0], P, 2.5, probability, emission=OneHotBernoulli(1, 0)).dynamics
     for h in range(2):
         e = episode_that_draws(u, 2 * h + 2)
-        assert pay(d.model, h, 0, 0, 0, e) == paid
+        assert sample_reward(d.model, h, 0, 0, 0, e) == paid
 
 
 def test_states_and_rewards_come_as_often_as_the_tables_say():
@@ -550,7 +550,7 @@ def test_states_and_rewards_come_as_often_as_the_tables_say():
     first = np.bincount([first_state(d.initial, e) for e in keys], minlength=2) / len(keys)
     assert np.abs(first - m.initial).max() < 4 * 0.5 / np.sqrt(len(keys))
     after = np.array([next_state(d.model, 1, 0, 2, e) for e in keys])
-    paid = np.array([pay(d.model, 1, 0, 2, t, e) for t, e in zip(after, keys)])
+    paid = np.array([sample_reward(d.model, 1, 0, 2, t, e) for t, e in zip(after, keys)])
     assert abs(after.mean() - m.transitions[1, 0, 2, 1]) < 4 * 0.5 / np.sqrt(len(keys))
     for t in (0, 1):
         here = paid[after == t]

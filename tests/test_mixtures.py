@@ -15,8 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blockmdp import URL, lock_bernoulli, lock_gaussian
 from blockmdp.oracles import AutoOracle, BernoulliMixture, SphericalMixture, fit_oracle
-from blockmdp.oracles.folded import LinearScores
 from blockmdp.oracles.mixtures import _mergers, halves, seeded
+from blockmdp.oracles.scores import LinearScores
 
 
 def bits(n, states=(0, 1, 2), horizon=10, seed=0):
@@ -133,12 +133,12 @@ def test_bits_are_what_lies_above_the_threshold():
 # --- choosing by the data -------------------------------------------------------------------------
 def random_walk_data(m, n, seed):
     """Observations of n uniformly random trajectories."""
-    from blockmdp.decoder import know_nothing
-    from blockmdp.simulators import Policy, simulate
+    from blockmdp.decoders import constant_decoder
+    from blockmdp.simulators import Policy, make_simulator
 
     pi = np.full((m.horizon, 1, m.n_actions), 1 / m.n_actions)
-    simulator = simulate(m, seed)
-    return simulator.rollout([Policy(pi, know_nothing())], n, "oracle").observations.x
+    simulator = make_simulator(m, seed)
+    return simulator.rollout([Policy(pi, constant_decoder())], n, "oracle").observations.x
 
 
 @pytest.mark.parametrize("horizon", [5, 10, 40])

@@ -7,6 +7,7 @@ import math
 import gymnasium as gym
 import numpy as np
 import pytest
+from blockmdp.kernels import dirichlet as kernels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -14,10 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 import blockmdp as bm
-from blockmdp.kernels import dirichlet as kernels
-from blockmdp.kernels.jit import interpreted
+from blockmdp.jit import interpreted
 from blockmdp.oracles import AutoOracle, DirichletMixture, fit_oracle
-from blockmdp.simulators import Policy, simulate
+from blockmdp.simulators import Policy, make_simulator
 from blockmdp.url.online import OnlineDecoder
 
 
@@ -258,7 +258,7 @@ def test_two_runs_of_one_seed_are_the_same_and_of_another_not():
 @pytest.mark.parametrize("pooled", [True, False])
 def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled):
     m = bm.comblock(4, n_actions=3, seed=3)
-    simulator = simulate(m, 0)
+    simulator = make_simulator(m, 0)
     f = OnlineDecoder(oracle, 4, 50, pooled=pooled, min_count=3, key=np.uint64(1))
     seen = []
     for k in range(50):
@@ -327,7 +327,7 @@ def test_what_was_learnt_can_be_saved_plotted_and_told(tmp_path):
     agent.save(tmp_path / "policy.npz")
     x = m.sample(2, 1, 20)
     assert np.array_equal(bm.load(tmp_path / "policy.npz").act(x, 2), agent.act(x, 2))
-    assert len(agent.diary_) >= 3
+    assert len(agent.history_) >= 3
     assert agent.plot().axes
     assert "online=True" in repr(agent)
 

@@ -30,17 +30,21 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from blockmdp import URL
-from blockmdp.kernels.decode import linear_labels, quadratic_labels
-from blockmdp.kernels.jit import interpreted
+from blockmdp.jit import interpreted
 from blockmdp.oracles import (
-    Completed,
+    InductiveClusterer,
     check_is_oracle,
     fit_oracle,
     gmm,
     pca_dbscan_svm,
     pca_kmeans,
 )
-from blockmdp.oracles.folded import LinearScores, QuadraticScores, fold
+from blockmdp.oracles.scores import (
+    LinearScores,
+    QuadraticScores,
+    linear_labels,
+    quadratic_labels,
+)
 
 KEY = np.uint64(7)
 COVARIANCES = ("full", "tied", "diag", "spherical")
@@ -130,7 +134,7 @@ def test_images_are_learnt_from_flat():
 def test_noise_is_not_shown_to_the_classifier():
     x, states = clusters(90)
     outlier = np.full((1, 5), -50.0)
-    oracle = Completed(DBSCAN(eps=1.0), KNeighborsClassifier(1))
+    oracle = InductiveClusterer(DBSCAN(eps=1.0), KNeighborsClassifier(1))
     fitted = fit_oracle(oracle, np.concatenate([outlier, x]), KEY)
     assert fitted.n_labels == 3
     assert fitted.predict(outlier)[0] in range(3)
@@ -207,7 +211,7 @@ def test_folded_predictors_are_scikit_learns(scaler, projector, last, k, dtype, 
         warnings.simplefilter("ignore")
         estimator.fit(random_data(g, 60, dtype))
         x = random_data(g, 50, dtype)
-        folded = fold(estimator)
+        folded = to_scores(estimator)
         quadratic = last in COVARIANCES and last != "tied"
         assert isinstance(folded, QuadraticScores if quadratic else LinearScores)
         numbers = x.astype(np.float64) if dtype is np.int8 else x  # their mixtures overflow else
@@ -362,7 +366,7 @@ def test_every_random_state_is_set_however_deep():
 
 
 def test_a_completed_clusterer_and_its_classifier_are_seeded():
-    completed = Completed(SpectralClustering(3), DecisionTreeClassifier())
+    completed = InductiveClusterer(SpectralClustering(3), DecisionTreeClassifier())
     inside = fit_oracle(make_pipeline(PCA(3), completed), clusters(90)[0], KEY).predictor
     assert len(random_states(inside)) == 3
     assert all(isinstance(s, int) for s in random_states(inside).values())
@@ -580,7 +584,7 @@ def test_the_papers_three_oracles_are_what_their_names_say():
     assert pca_kmeans(4, 2, 7)["pca"].n_components == 2
     assert pca_kmeans(4, 2, 7)["kmeans"].get_params()["n_clusters"] == 4
     assert pca_kmeans(4, 2, 7)["kmeans"].n_init == 7
-    assert [type(s) for _, s in pca_dbscan_svm().steps] == [StandardScaler, PCA, Completed]
+    assert [type(s) for _, s in pca_dbscan_svm().steps] == [StandardScaler, PCA, InductiveClusterer]
     assert isinstance(pca_dbscan_svm()["completed"].classifier, SVC)
     assert pca_dbscan_svm(eps=0.3)["completed"].clusterer.eps == 0.3
     assert gmm(5, "diag").n_components == 5

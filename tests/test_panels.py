@@ -99,6 +99,6 @@ def test_the_oracles_trajectories_count_towards_solving():
 
 def test_with_as_many_labels_as_states_batches_go_on_until_the_decoder_is_stable():
     fitted = agent(PANELS[0]).fit(lock(PANELS[0], 0.2, 0), EPISODES, seed=0)
-    assert fitted.ledger_["oracle"] == 25 * len(fitted.diary_)
-    assert 2 <= len(fitted.diary_) <= 16
-    assert fitted.diary_[-1].agreement >= 0.95
+    assert fitted.ledger_["oracle"] == 25 * len(fitted.history_)
+    assert 2 <= len(fitted.history_) <= 16
+    assert fitted.history_[-1].agreement >= 0.95

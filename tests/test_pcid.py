@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import ortho_group
 
 import blockmdp as bm
-from blockmdp.learners.follow import Follow
+from blockmdp.learners.fixed_policy import FixedPolicy
 
 
 def lock(H=4, switch=0.2, seed=0):
@@ -29,8 +29,8 @@ def test_it_draws_n_trajectories_a_level_and_says_so():
     agent = bm.PCID(n=120).fit(lock(3), episodes=50, seed=0)
     assert agent.ledger_ == {"explore": 360, "learn": 50}
     assert agent.trajectories_.tolist() == list(range(361, 411))
-    assert [level.trajectories for level in agent.diary_] == [120, 240, 360]
-    assert [level.level for level in agent.diary_] == [1, 2, 3]
+    assert [level.trajectories for level in agent.history_] == [120, 240, 360]
+    assert [level.level for level in agent.history_] == [1, 2, 3]
 
 
 def test_states_with_the_same_backward_distribution_are_one_to_it():
@@ -44,7 +44,7 @@ def test_states_with_the_same_backward_distribution_are_one_to_it():
 
 def test_the_number_of_clusters_is_cut_while_one_is_small():
     agent = bm.PCID(n=100, n_clusters=6, min_cluster=30).fit(lock(2), episodes=5, seed=0)
-    for level in agent.diary_:
+    for level in agent.history_:
         assert level.clusters <= 3
         assert min(level.sizes) >= 30
     assert any("fewer than 30" in note for note in agent.decoder_.notes)
@@ -52,7 +52,7 @@ def test_the_number_of_clusters_is_cut_while_one_is_small():
 
 def test_homing_policies_reach_what_the_model_says():
     agent = bm.PCID(n=400).fit(lock(3, switch=0.0), episodes=5, seed=0)
-    for level in agent.diary_:
+    for level in agent.history_:
         assert min(level.reach) > 0.9  # without a switch every state can be reached for sure
 
 
@@ -114,14 +114,14 @@ def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="model must be 'linear' or 'network'"):
         bm.PCID("forest")
     for name in ("n", "n_clusters", "min_cluster"):
-        with pytest.raises(ValueError, match=f"{name} must be a whole number, 1 or more"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer >= 1"):
             bm.PCID(**{name: 0})
-    with pytest.raises(ValueError, match="episodes must be a whole number"):
+    with pytest.raises(ValueError, match="episodes must be an integer"):
         bm.PCID().fit(lock(), episodes=1.5)
 
 
 def test_follow_keeps_to_the_protocol_of_learners():
-    bm.testing.check_learner(Follow(np.full((3, 3, 4), 0.25)))
+    bm.testing.check_learner(FixedPolicy(np.full((3, 3, 4), 0.25)))
 
 
 def test_the_same_seed_gives_the_same_agent():

@@ -17,9 +17,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sklearn.cluster import KMeans
 
 from blockmdp import URL, BlockMDP, OneHotGaussian, PerLevel, lock_bernoulli, lock_gaussian
-from blockmdp.agents.decoded import accuracy, confusion, decoded_value
-from blockmdp.agents.picture import picture
+from blockmdp.agents.base import accuracy, confusion, decoded_value
 from blockmdp.pcid import PCID
+from blockmdp.plots.agent import plot_agent
 
 KNOWN = ["Returns", "Accuracy of the decoder", "Labels of each state"]
 TRAININGS = ["Decoders in training", "Names of labels"]
@@ -84,8 +84,8 @@ def made(name):
 def long_diary(n, **changes):
     """An agent whose decoder was trained n times, every 10 trajectories."""
     agent = made("recorded")
-    some = agent.diary_
-    agent.diary_ = [
+    some = agent.history_
+    agent.history_ = [
         replace(some[i % len(some)], trajectories=10 * (i + 1), **changes) for i in range(n)
     ]
     return agent
@@ -106,7 +106,7 @@ def line(ax, label):
 
 
 def heat(figure):
-    return np.ma.filled(panel(figure, "Labels of each state").images[0].get_array(), np.nan)
+    return np.ma.refill(panel(figure, "Labels of each state").images[0].get_array(), np.nan)
 
 
 def png(figure):
@@ -142,12 +142,12 @@ def test_the_picture_shows_what_is_known_and_no_more(name, expected):
 
 def test_without_a_diary_the_trainings_are_left_out():
     agent = made("recorded")
-    agent.diary_ = []
-    assert titles(picture(agent)) == KNOWN
+    agent.history_ = []
+    assert titles(plot_agent(agent)) == KNOWN
     agent.mdp_ = None
-    assert titles(picture(agent)) == ["Returns"]
-    del agent.diary_  # an agent that keeps none
-    assert png(picture(agent))
+    assert titles(plot_agent(agent)) == ["Returns"]
+    del agent.history_  # an agent that keeps none
+    assert png(plot_agent(agent))
 
 
 @pytest.mark.parametrize("name", ["recorded", "as written", "many labels", "level by level"])
@@ -182,9 +182,9 @@ def test_an_agent_must_be_fitted_and_a_level_be_there():
     with pytest.raises(ValueError, match="call fit first"):
         URL().plot()
     with pytest.raises(ValueError, match="levels are 0 to 3"):
-        picture(made("practice"), level=4)
+        plot_agent(made("practice"), level=4)
     with pytest.raises(ValueError, match="black box"):
-        picture(made("black box"), level=0)
+        plot_agent(made("black box"), level=0)
 
 
 # --- what they show -------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_labels_that_mean_another_state_at_each_level_are_matched_before_the_mea
     figure = agent.plot()
     assert np.allclose(np.diag(heat(figure))[1:], 1, atol=0.02)
     assert "matched at each level" in panel(figure, "Labels of each state").get_xlabel()
-    labels = panel(picture(agent, level=1), "Labels of each state")
+    labels = panel(plot_agent(agent, level=1), "Labels of each state")
     assert labels.get_xlabel() == "label (level 1)"
 
 
@@ -263,33 +263,33 @@ def test_a_state_that_cannot_be_reached_has_no_labels():
 
 
 def test_the_timeline_is_the_diary():
-    figure, diary = drawn("unrecorded"), fitted("unrecorded").diary_
+    figure, history = drawn("unrecorded"), fitted("unrecorded").history_
     x, y = line(panel(figure, "Decoders in training"), "agreement")
-    assert x.tolist() == [d.trajectories for d in diary[1:]]  # the first has nothing before it
-    assert y.tolist() == [d.agreement for d in diary[1:]]
+    assert x.tolist() == [d.trajectories for d in history[1:]]  # the first has nothing before it
+    assert y.tolist() == [d.agreement for d in history[1:]]
     ax = panel(figure, "Names of labels")
-    confirmed = np.cumsum([len(d.confirmed) for d in diary])
+    confirmed = np.cumsum([len(d.confirmed) for d in history])
     assert line(ax, "confirmed so far")[1].tolist() == confirmed.tolist()
-    total = sum(d.relabelled for d in diary)
+    total = sum(d.relabelled for d in history)
     assert f"renamed ({total} in all)" in ax.get_legend_handles_labels()[1]
     assert line(ax, "states: 3")[1].tolist() == [3, 3]
 
 
 def test_notes_of_the_oracle_are_marked():
     agent = made("unrecorded")
-    agent.diary_ = [*agent.diary_[:-1], replace(agent.diary_[-1], notes=("it was odd",))]
+    agent.history_ = [*agent.history_[:-1], replace(agent.history_[-1], notes=("it was odd",))]
     x, _ = line(panel(agent.plot(), "Decoders in training"), "notes (1)")
-    assert x.tolist() == [agent.diary_[-1].trajectories]
+    assert x.tolist() == [agent.history_[-1].trajectories]
 
 
 def test_recorded_decoders_are_measured_against_the_latent_states():
     agent = made("as written")
-    agent.diary_ = agent.diary_[:5]
+    agent.history_ = agent.history_[:5]
     figure, m = agent.plot(), agent.mdp_
     _, right = line(panel(figure, "Decoders in training"), "worst level's accuracy")
     x, value = line(panel(figure, "Value of the policy"), "policy of the time")
-    assert x.tolist() == [d.trajectories for d in agent.diary_]
-    for i, d in enumerate(agent.diary_):
+    assert x.tolist() == [d.trajectories for d in agent.history_]
+    for i, d in enumerate(agent.history_):
         C = confusion(m, d.f, 1000, agent.seed_)
         assert right[i] == pytest.approx(accuracy(C, m.reachability() > 0).min())
         assert value[i] == pytest.approx(decoded_value(m, d.pi, C))
@@ -298,7 +298,7 @@ def test_recorded_decoders_are_measured_against_the_latent_states():
 
 def test_thousands_of_trainings_are_summed_up(monkeypatch):
     measured = []
-    module = __import__("blockmdp.agents.picture", fromlist=["confusion"])
+    module = __import__("blockmdp.plots.agent", fromlist=["confusion"])
     monkeypatch.setattr(module, "confusion", lambda *a: measured.append(a) or confusion(*a))
     agent = long_diary(3000, relabelled=2)
     figure = agent.plot()
@@ -315,7 +315,7 @@ def test_thousands_of_trainings_are_summed_up(monkeypatch):
 
 def test_trainings_that_were_never_compared_say_so():
     agent = made("practice")
-    agent.diary_ = agent.diary_[:1]
+    agent.history_ = agent.history_[:1]
     texts = [t.get_text() for t in panel(agent.plot(), "Decoders in training").texts]
     assert texts == ["1 training, none compared with the last"]
 
@@ -323,14 +323,14 @@ def test_trainings_that_were_never_compared_say_so():
 def test_what_was_found_at_each_level_stands_beside_what_is_there():
     agent, figure = fitted("level by level"), drawn("level by level")
     ax = panel(figure, "States found")
-    assert line(ax, "found")[1].tolist() == [d.clusters for d in agent.diary_]
+    assert line(ax, "found")[1].tolist() == [d.clusters for d in agent.history_]
     assert line(ax, "states there are")[1].tolist() == [3, 3, 3]
     x, y = line(panel(figure, "Reach of the states found"), "homing policy")
-    assert x.tolist() == [d.level for d in agent.diary_ for _ in d.reach]
-    assert y.tolist() == [p for d in agent.diary_ for p in d.reach]
+    assert x.tolist() == [d.level for d in agent.history_ for _ in d.reach]
+    assert y.tolist() == [p for d in agent.history_ for p in d.reach]
     black_box = made("level by level")
     black_box.mdp_ = None
-    assert titles(picture(black_box)) == ["Returns", *BY_LEVEL]
+    assert titles(plot_agent(black_box)) == ["Returns", *BY_LEVEL]
 
 
 # --- matplotlib is left alone ---------------------------------------------------------------------

@@ -28,11 +28,10 @@ from blockmdp import (
     rng,
     streams,
 )
-from blockmdp.emissions import Digits, ExogenousBits, MarkovBits
+from blockmdp.emissions import Digits, ExogenousBits, MarkovBits, branches, markov_bits
 from blockmdp.envs import BlockMDPEnv, mdp_of
-from blockmdp.kernels.exogenous import branches, markov_bits
-from blockmdp.kernels.jit import interpreted
-from blockmdp.simulators import Policy, simulate
+from blockmdp.jit import interpreted
+from blockmdp.simulators import Policy, make_simulator
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 PROBLEMS = {
@@ -106,17 +105,17 @@ def test_a_study_can_name_it(name):
 
 
 WRONG = [
-    (random_block_mdp, {"successors": 0}, "successors must be a whole number, 1 or more"),
+    (random_block_mdp, {"successors": 0}, "successors must be an integer >= 1"),
     (random_block_mdp, {"paying": 0.0}, r"paying must be in \(0, 1\], got 0.0"),
     (random_block_mdp, {"paying": float("nan")}, r"paying must be in \(0, 1\]"),
-    (random_block_mdp, {"horizon": 0}, "horizon must be a whole number, 1 or more"),
+    (random_block_mdp, {"horizon": 0}, "horizon must be an integer >= 1"),
     (random_block_mdp, {"emission": OneHotBernoulli(4, 2)}, "emission shows 4 latent states"),
     (lock_digits, {"images": "both"}, "images must be 'train', 'test' or 'all', got 'both'"),
     (lock_digits, {"switch": 1.5}, r"switch must be in \[0, 1\]"),
-    (exogenous_lock, {"n_actions": 2}, "n_actions must be a whole number, 3 or more"),
+    (exogenous_lock, {"n_actions": 2}, "n_actions must be an integer >= 3"),
     (exogenous_lock, {"flip": 1.1}, r"flip must be in \[0, 1\], got 1.1"),
     (exogenous_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
-    (exogenous_lock, {"n_bits": 0.5}, "n_bits must be a whole number"),
+    (exogenous_lock, {"n_bits": 0.5}, "n_bits must be an integer"),
     (noisy_chain, {"n_bits": 19}, "n_bits must be n_states = 20 or more, got 19"),
     (noisy_chain, {"horizon": 19}, "horizon must be n_states = 20 or more, .* got 19"),
     (Digits, {"digits": [1, 1]}, "no two states can have the same digit"),
@@ -316,7 +315,7 @@ class Blind:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_episodes_bits_hang_together_and_those_of_two_episodes_do_not(engine):
     m = exogenous_lock(6, n_actions=3, n_bits=20, flip=0.1, sigma=0.01, seed=1)
-    x = simulate(m, 2, engine=engine).rollout([everywhere(m)], 200, "test").x
+    x = make_simulator(m, 2, engine=engine).rollout([everywhere(m)], 200, "test").x
     bits = bits_of(m, x)  # (n, H + 1, 20)
     assert set(np.unique(bits)) == {0, 1}
     assert (bits[:, 1:] != bits[:, :-1]).mean() == pytest.approx(0.1, abs=0.01)  # 0.002
@@ -325,7 +324,7 @@ def test_an_episodes_bits_hang_together_and_those_of_two_episodes_do_not(engine)
 
 def test_the_environment_shows_the_same_episodes_as_the_simulator():
     m = noisy_chain(4, 12, horizon=6, seed=3)
-    drawn = simulate(m, 9).rollout([everywhere(m)], 20, "test")
+    drawn = make_simulator(m, 9).rollout([everywhere(m)], 20, "test")
     env = BlockMDPEnv(m)
     episode_keys = rng.children(streams.episode_noise(9), 0, 20)
     for i in range(20):

@@ -10,7 +10,7 @@ from scipy import stats
 
 import blockmdp as bm
 from blockmdp import rng
-from blockmdp.kernels.jit import interpreted
+from blockmdp.jit import interpreted
 from blockmdp.learners.psrl import draw_value, plan, update
 from blockmdp.testing import check_learner
 

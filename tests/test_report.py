@@ -12,9 +12,9 @@ import pytest
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study
-from blockmdp.experiments.claims import Claim, _at_least, as_text, claims_of, horizon_slopes
-from blockmdp.experiments.reproduce import FIGURES, PARTS, naive_seconds, studies_folder
 from blockmdp.experiments.statistics import wilson
+from blockmdp.paper.claims import Claim, _at_least, as_text, claims_of, horizon_slopes
+from blockmdp.paper.reproduce import FIGURES, PARTS, naive_seconds, studies_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

@@ -613,7 +613,7 @@ TWIN = """
 import sys
 import numpy as np
 from blockmdp import rng, streams
-from blockmdp.kernels.jit import is_compiled
+from blockmdp.jit import is_compiled
 
 assert is_compiled(rng.normal) == bool(int(sys.argv[1]))
 keys = np.load(sys.argv[2])

@@ -7,9 +7,8 @@ import pytest
 from scipy.linalg import hadamard
 
 from blockmdp import Tabular, rng
-from blockmdp.emissions import Hadamard, StateAndLevel
+from blockmdp.emissions import Hadamard, StateAndLevel, hadamard_transform
 from blockmdp.envs import comblock, diabolical_lock, lock_bernoulli
-from blockmdp.kernels.transform import hadamard_transform
 from blockmdp.learners import UCBVI
 from blockmdp.learners.ucbvi import backup, plan, update
 from blockmdp.testing import check_learner
@@ -82,7 +81,7 @@ def test_locks_of_different_seeds_have_different_combinations_and_swap_is_their_
     assert set(np.unique(P)) == {0.0, 1.0}
     with pytest.raises(ValueError, match="swap must be in"):
         comblock(5, swap=1.5)
-    with pytest.raises(ValueError, match="n_actions must be a whole number, 2 or more"):
+    with pytest.raises(ValueError, match="n_actions must be an integer >= 2"):
         comblock(5, n_actions=1)
 
 

@@ -23,8 +23,8 @@ from sklearn.mixture import BayesianGaussianMixture
 import blockmdp as bm
 import blockmdp.saving
 from blockmdp import URL, OracleQ
-from blockmdp.agents.decoded import DecodedPolicy
-from blockmdp.decoder import Decoder
+from blockmdp.agents.base import DecodedPolicy
+from blockmdp.decoders import FittedDecoder
 from blockmdp.oracles import fit_oracle, gmm, pca_dbscan_svm, pca_kmeans
 from blockmdp.saving import read_policy, write_policy
 
@@ -123,7 +123,7 @@ def test_a_policy_on_images_can_be_saved(tmp_path):
     g = np.random.default_rng(0)
     images = 4 * np.eye(2)[g.integers(2, size=60)].repeat(3, axis=1).reshape(60, 2, 3)
     images += g.normal(size=images.shape) / 4
-    f = Decoder.of((fit_oracle(KMeans(2, n_init=3), images, np.uint64(0)),))
+    f = FittedDecoder.of((fit_oracle(KMeans(2, n_init=3), images, np.uint64(0)),))
     pi = np.eye(2)[None]  # one step: do what the label says
     write_policy(tmp_path / "policy.npz", pi, f, (2, 3))
     loaded = bm.load(tmp_path / "policy.npz")
@@ -155,7 +155,7 @@ def test_saving_twice_gives_the_same_arrays(agent, tmp_path):
 
 def test_labels_are_loaded_under_the_names_that_they_had(tmp_path):
     x = np.array([[0.0], [10.0]])
-    f = Decoder.of((fit_oracle(KMeans(2, n_init=1), x, np.uint64(0)),), 4).swap(0, 0, 3)
+    f = FittedDecoder.of((fit_oracle(KMeans(2, n_init=1), x, np.uint64(0)),), 4).swap(0, 0, 3)
     pi = np.full((1, 4, 2), 0.5)
     write_policy(tmp_path / "policy.npz", pi, f, (1,))
     _, loaded, _ = read_policy(tmp_path / "policy.npz")
@@ -314,7 +314,7 @@ class Mine(KMeans):
 
 def test_unknown_types_in_a_decoder_are_refused_with_the_files_name(tmp_path):
     path = tmp_path / "policy.npz"
-    f = Decoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
+    f = FittedDecoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
     write_policy(path, np.ones((1, 2, 1)), f, (4,))
     assert "Mine" in refused(path, match="safe")
 
@@ -324,7 +324,7 @@ class Unpackable(Birch):
 
 
 def test_an_estimator_that_cannot_be_packed_is_named_and_nothing_is_written(tmp_path):
-    f = Decoder.of((fit_oracle(Unpackable(n_clusters=2), np.eye(4), np.uint64(0)),))
+    f = FittedDecoder.of((fit_oracle(Unpackable(n_clusters=2), np.eye(4), np.uint64(0)),))
     with pytest.raises(TypeError, match="Unpackable"):
         write_policy(tmp_path / "policy.npz", np.ones((1, 2, 1)), f, (4,))
     assert not list(tmp_path.iterdir())
@@ -449,7 +449,7 @@ def test_an_archive_in_memory_is_as_good_as_a_file(saved):
 
 def test_a_type_that_the_user_trusts_is_loaded(tmp_path):
     path = tmp_path / "policy.npz"
-    f = Decoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
+    f = FittedDecoder.of((fit_oracle(Mine(2, n_init=1), np.eye(4), np.uint64(0)),))
     write_policy(path, np.ones((1, 2, 1)), f, (4,))
     loaded = bm.load(path, trusted=[f"{Mine.__module__}.Mine"])
     assert np.array_equal(loaded.decode(np.eye(4), 0), f.decode(np.zeros(4, np.int64), np.eye(4)))

@@ -24,10 +24,10 @@ from blockmdp import (
     lock_bernoulli,
     lock_gaussian,
 )
-from blockmdp.decoder import know_nothing
+from blockmdp.decoders import constant_decoder
 from blockmdp.oracles import gmm, pca_dbscan_svm, pca_kmeans
-from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, simulate
-from blockmdp.simulators.tapes import Tapes
+from blockmdp.simulators import BlockSimulator, GymSimulator, Policy, make_simulator
+from blockmdp.tapes import Tapes
 from blockmdp.url import TSR
 
 ENGINES = ("compiled", "interpreted", "stepwise")
@@ -70,7 +70,7 @@ def same(one, other):
         and all(np.array_equal(a, b) for a, b in zip(one.tables_, other.tables_))
         and one.ledger_ == other.ledger_
         and np.array_equal(one.decoder_.decode(levels, x), other.decoder_.decode(levels, x))
-        and [d.trajectories for d in one.diary_] == [d.trajectories for d in other.diary_]
+        and [d.trajectories for d in one.history_] == [d.trajectories for d in other.history_]
     )
 
 
@@ -170,7 +170,7 @@ def test_sizes_of_theory_are_whole_numbers(field, value):
 def test_theory_departs_in_nothing():
     agent = URL.theory(kmeans(), horizon=2, n_states=2, batch=5)
     assert agent.resample
-    assert agent.match_labels
+    assert agent.fix_labels
     assert not agent.pool_levels
     assert agent.stable is None
     assert agent.growth == 1
@@ -265,11 +265,11 @@ def test_theory_fits_an_oracle_a_level_on_the_data_of_that_level(theory):
 
 def test_theory_confirms_labels_and_calls_them_by_their_names(theory):
     agent, _, _ = theory
-    confirmed = [label for refit in agent.diary_ for label in refit.confirmed]
+    confirmed = [label for refit in agent.history_ for label in refit.confirmed]
     assert len(confirmed) == len(set(confirmed))
     assert {level for level, _ in confirmed} == {0, 1, 2}
-    assert len(agent.diary_) == (K + 1) * J
-    assert [refit.k for refit in agent.diary_] == [k for k in range(K + 1) for _ in range(J)]
+    assert len(agent.history_) == (K + 1) * J
+    assert [refit.k for refit in agent.history_] == [k for k in range(K + 1) for _ in range(J)]
 
 
 def test_the_best_of_the_restarts_is_put_out(theory):
@@ -283,9 +283,9 @@ def test_the_best_of_the_restarts_is_put_out(theory):
 
 
 def test_a_mixture_follows_each_policy_as_often_as_another():
-    policies = [Policy(np.tile(np.eye(4)[a], (3, 1, 1)), know_nothing()) for a in range(4)]
+    policies = [Policy(np.tile(np.eye(4)[a], (3, 1, 1)), constant_decoder()) for a in range(4)]
     n = 20_000
-    rolled = simulate(LOCK, seed=3).rollout(policies, n, "oracle")
+    rolled = make_simulator(LOCK, seed=3).rollout(policies, n, "oracle")
     assert (rolled.actions == rolled.actions[:, :1]).all()  # one policy a trajectory
     counts = np.bincount(rolled.actions[:, 0], minlength=4)
     assert (np.abs(counts - n / 4) < 5 * math.sqrt(n * 3 / 16)).all()
@@ -301,7 +301,7 @@ def drawn(asked, kind):
 def test_one_iteration_is_one_batch_and_one_fit(rollouts):
     agent = practice(batch=57, test_batch=13).fit(LOCK, 100)
     assert agent.ledger_ == {"oracle": 57, "test": 13, "learn": 100, "evaluate": 0}
-    assert len(agent.diary_) == 1
+    assert len(agent.history_) == 1
     assert rollouts[0][2][0].f.n_labels == 1
     assert agent.trajectories_.tolist() == list(range(71, 171))
 
@@ -316,51 +316,51 @@ def test_test_data_are_a_tenth_by_default_and_ten_at_least():
 def test_no_test_data_are_needed(engine):
     agent = practice(test_batch=0).fit(LOCK, 20, engine=engine)
     assert agent.ledger_ == {"oracle": 40, "test": 0, "learn": 20, "evaluate": 0}
-    assert math.isnan(agent.diary_[0].agreement)
+    assert math.isnan(agent.history_[0].agreement)
 
 
 def test_a_decoder_that_is_stable_is_trained_no_more():
-    agent = practice(iterations=9, stable=0.9).fit(LOCK, 50)
+    agent = practice(iterations=9, stop_agreement=0.9).fit(LOCK, 50)
     assert agent.ledger_["oracle"] == 2 * 40
     assert agent.ledger_["test"] == 2 * 10
-    assert math.isnan(agent.diary_[0].agreement)
-    assert agent.diary_[1].agreement >= 0.9
+    assert math.isnan(agent.history_[0].agreement)
+    assert agent.history_[1].agreement >= 0.9
 
 
 def test_without_a_measure_of_stability_all_iterations_are_run():
-    agent = practice(iterations=4, stable=None).fit(LOCK, 50)
+    agent = practice(iterations=4, stop_agreement=None).fit(LOCK, 50)
     assert agent.ledger_["oracle"] == 4 * 40
-    assert len(agent.diary_) == 4
+    assert len(agent.history_) == 4
 
 
 def test_a_decoder_that_is_never_stable_is_trained_to_the_last_iteration():
     noise = KMeans(9, n_init=1, init="random", max_iter=1)
-    agent = practice(noise, iterations=5, stable=1.0).fit(LOCK, 50)
-    assert len(agent.diary_) == 5
-    assert max(refit.agreement for refit in agent.diary_[1:]) < 1
+    agent = practice(noise, iterations=5, stop_agreement=1.0).fit(LOCK, 50)
+    assert len(agent.history_) == 5
+    assert max(refit.agreement for refit in agent.history_[1:]) < 1
 
 
 def test_without_test_data_nothing_is_judged_stable():
-    agent = practice(iterations=3, stable=0.0, test_batch=0).fit(LOCK, 50)
-    assert len(agent.diary_) == 3
+    agent = practice(iterations=3, stop_agreement=0.0, test_batch=0).fit(LOCK, 50)
+    assert len(agent.history_) == 3
 
 
 def test_iterations_as_printed_come_from_the_horizon_and_the_states(rollouts):
-    practice(iterations=None, stable=None, batch=5).fit(LOCK, 1)
+    practice(iterations=None, stop_agreement=None, batch=5).fit(LOCK, 1)
     assert len(drawn(rollouts, "oracle")) == (3 + 1) * 3 + 1
     rollouts.clear()
-    practice(iterations=None, stable=None, batch=5, n_states=2).fit(LOCK, 1)
+    practice(iterations=None, stop_agreement=None, batch=5, n_states=2).fit(LOCK, 1)
     assert len(drawn(rollouts, "oracle")) == (3 + 1) * 2 + 1
 
 
 def test_batches_grow_while_the_decoder_is_not_stable(rollouts):
-    practice(iterations=4, stable=None, growth=1.5).fit(LOCK, 10)
+    practice(iterations=4, stop_agreement=None, growth=1.5).fit(LOCK, 10)
     assert drawn(rollouts, "oracle") == [40, 60, 90, 135]
     assert drawn(rollouts, "test") == [10] * 4
 
 
 def test_earlier_data_are_kept(trainings):
-    practice(iterations=3, stable=None).fit(LOCK, 10)
+    practice(iterations=3, stop_agreement=None).fit(LOCK, 10)
     sizes = [len(D) for D, _ in trainings]
     assert sizes == [40 * 4, 80 * 4, 120 * 4]
     for (before, _), (after, _) in itertools.pairwise(trainings):
@@ -370,7 +370,7 @@ def test_earlier_data_are_kept(trainings):
 
 
 def test_resampling_draws_all_data_anew(rollouts, trainings):
-    practice(iterations=3, stable=None, resample=True).fit(LOCK, 2)
+    practice(iterations=3, stop_agreement=None, resample=True).fit(LOCK, 2)
     # B for each policy there is: those of the first call, and of the last
     assert drawn(rollouts, "oracle") == [40, 80, 120, 160, 200, 240]
     assert [len(policies) for kind, _, policies in rollouts if kind == "oracle"] == [*range(1, 7)]
@@ -384,14 +384,14 @@ def test_levels_are_pooled_or_not():
 
 
 def test_labels_are_confirmed_only_where_they_are_matched():
-    assert practice(min_count=5).fit(LOCK, 10).diary_[0].confirmed
-    assert not practice(min_count=5, match_labels=False).fit(LOCK, 10).diary_[0].confirmed
-    assert not practice(min_count=10**6).fit(LOCK, 10).diary_[0].confirmed
+    assert practice(min_count=5).fit(LOCK, 10).history_[0].confirmed
+    assert not practice(min_count=5, fix_labels=False).fit(LOCK, 10).history_[0].confirmed
+    assert not practice(min_count=10**6).fit(LOCK, 10).history_[0].confirmed
 
 
 def test_a_decoder_is_retrained_after_every_so_many_episodes(trainings):
     agent = practice(retrain_every=30).fit(LOCK, 100)
-    assert [refit.k for refit in agent.diary_] == [0, 30, 60, 90]
+    assert [refit.k for refit in agent.history_] == [0, 30, 60, 90]
     assert agent.ledger_ == {"oracle": 40, "test": 10, "learn": 100, "evaluate": 0}
     assert [len(D) // 4 for D, _ in trainings] == [40, 55, 85, 115]
     assert [len(test) // 4 for _, test in trainings] == [10, 15, 15, 15]
@@ -435,11 +435,11 @@ def test_memory_without_limit_keeps_everything(trainings):
 
 
 def test_recording_keeps_every_decoder_with_its_policy():
-    agent = practice(iterations=3, stable=None).fit(LOCK, 50, record=True)
-    assert len({id(refit.f) for refit in agent.diary_}) == 3
-    assert agent.diary_[-1].f is agent.decoder_
-    assert all(refit.pi.shape == (3, 3, 4) for refit in agent.diary_)
-    assert practice().fit(LOCK, 50).diary_[0].f is None
+    agent = practice(iterations=3, stop_agreement=None).fit(LOCK, 50, record=True)
+    assert len({id(refit.f) for refit in agent.history_}) == 3
+    assert agent.history_[-1].f is agent.decoder_
+    assert all(refit.pi.shape == (3, 3, 4) for refit in agent.history_)
+    assert practice().fit(LOCK, 50).history_[0].f is None
 
 
 def test_more_labels_than_states_make_the_tables_grow():
@@ -560,12 +560,12 @@ def test_interpreted_and_compiled_loops_agree_across_refits(pool_levels):
 
 @pytest.mark.slow
 @pooled_or_not
-@pytest.mark.parametrize("match_labels", [True, False], ids=["matched", "not matched"])
-def test_tapes_and_the_stepwise_loop_agree_in_law_across_refits(pool_levels, match_labels):
+@pytest.mark.parametrize("fix_labels", [True, False], ids=["matched", "not matched"])
+def test_tapes_and_the_stepwise_loop_agree_in_law_across_refits(pool_levels, fix_labels):
     """The order of the data that a refit is given may differ, and with it the fit."""
     n, means = 40, {}
     for engine in ("compiled", "stepwise"):
-        agent = practice(retrain_every=10, pool_levels=pool_levels, match_labels=match_labels)
+        agent = practice(retrain_every=10, pool_levels=pool_levels, fix_labels=fix_labels)
         means[engine] = [
             agent.fit(
                 lock_gaussian(3, 0.2, 0.1, seed=s), 200, seed=s, engine=engine
@@ -581,7 +581,7 @@ def test_a_problem_that_comes_as_an_environment_is_the_same_problem():
     from blockmdp.envs import BlockMDPEnv
 
     assert same(practice().fit(LOCK, 30), practice().fit(BlockMDPEnv(LOCK), 30))
-    simulator = simulate(BlockMDPEnv(LOCK), 0, engine="stepwise")
+    simulator = make_simulator(BlockMDPEnv(LOCK), 0, engine="stepwise")
     assert isinstance(simulator, GymSimulator)
 
 
@@ -627,14 +627,14 @@ def test_retraining_every_episode_costs_no_reward_if_labels_are_matched_and_much
         practice(kmeans(3, n_init=3), batch=60, memory=500, min_count=5, **fields).fit(
             mdp, episodes, seed=3
         )
-        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "match_labels": False})
+        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "fix_labels": False})
     )
     late = slice(episodes // 2, None)
     assert fixed.returns_[late].mean() > 0.4
     assert matched.returns_[late].mean() > 0.9 * fixed.returns_[late].mean()
     assert unmatched.returns_[late].mean() < 0.6 * fixed.returns_[late].mean()
-    assert len(matched.diary_) == len(unmatched.diary_) == episodes
-    relabelled = [sum(refit.relabelled for refit in a.diary_) for a in (matched, unmatched)]
+    assert len(matched.history_) == len(unmatched.history_) == episodes
+    relabelled = [sum(refit.relabelled for refit in a.history_) for a in (matched, unmatched)]
     assert relabelled[0] < relabelled[1] / 5
 
 
@@ -643,7 +643,7 @@ def test_retraining_every_episode_costs_the_lock_of_the_paper_nothing():
     mdp = lock_bernoulli(horizon=5, switch=0.2, seed=1)
     fixed, matched, unmatched = (
         practice(pca_kmeans(3), OracleQ(), batch=100, memory=3000, **fields).fit(mdp, 2500, seed=1)
-        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "match_labels": False})
+        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "fix_labels": False})
     )
     early = slice(0, 1500)  # in the end it may learn what works under any names
     assert fixed.returns_[-1000:].mean() > 0.45
@@ -717,13 +717,13 @@ COUNTS = ("batch", "iterations", "test_batch", "retrain_every", "memory", "resta
 @pytest.mark.parametrize("field", [*COUNTS, "n_states"])
 @pytest.mark.parametrize("value", [-1, 1.5, "3", float("nan"), float("inf"), [1]])
 def test_numbers_of_things_are_whole_and_not_negative(field, value):
-    with pytest.raises(ValueError, match=rf"{field} must be a whole number"):
+    with pytest.raises(ValueError, match=rf"{field} must be an integer"):
         URL(**{field: value})
 
 
 @pytest.mark.parametrize("field", ["batch", "iterations", "retrain_every", "memory", "restarts"])
 def test_some_numbers_of_things_are_one_at_least(field):
-    with pytest.raises(ValueError, match=rf"{field} must be a whole number, 1 or more"):
+    with pytest.raises(ValueError, match=rf"{field} must be an integer >= 1"):
         URL(**{field: 0})
 
 

@@ -1,12 +1,11 @@
-"""blockmdp: exploration with rich observations.
+"""blockmdp: exploration in problems with rich observations and few hidden states.
 
-Declare or pick a Block MDP, plug an unsupervised oracle and a tabular learner together, run them at
-compiled speed.
+Pick or define a Block MDP, combine an unsupervised-learning oracle with a tabular learner, and run
+them at compiled speed.
 
 >>> import blockmdp as bm
 >>> m = bm.lock_bernoulli(horizon=5, switch=0.2, seed=0)
->>> agent = bm.Tabular(bm.OracleQ(lr=0.1, bonus=0.001), on="latent")
->>> agent = agent.fit(m, episodes=20_000, seed=0)
+>>> agent = bm.URL().fit(m, episodes=20_000, seed=0)
 >>> agent.value() == m.optimal_value()
 True
 """
@@ -42,10 +41,11 @@ from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
     from blockmdp import oracles, testing
-    from blockmdp.agents import Tabular, load
+    from blockmdp.agents import Agent, Tabular
     from blockmdp.experiments import Results, Study
     from blockmdp.pcid import PCID
-    from blockmdp.url import URL
+    from blockmdp.policy import Policy, load
+    from blockmdp.url import URL, OnlineURL
 
 __version__ = "0.1.0"
 
@@ -54,6 +54,7 @@ __all__ = [
     "PSRL",
     "UCBVI",
     "URL",
+    "Agent",
     "BlockMDP",
     "Digits",
     "Emission",
@@ -64,8 +65,10 @@ __all__ = [
     "MarkovBits",
     "OneHotBernoulli",
     "OneHotGaussian",
+    "OnlineURL",
     "OracleQ",
     "PerLevel",
+    "Policy",
     "QLearning",
     "Results",
     "StateAndLevel",
@@ -86,14 +89,17 @@ __all__ = [
     "testing",
 ]
 
-# What needs scikit-learn, which takes a second to import, comes when it is asked for.
+# Modules that import scikit-learn, which takes a second, are loaded when first used.
 _LATER = {
+    "Agent": "blockmdp.agents",
+    "OnlineURL": "blockmdp.url",
     "PCID": "blockmdp.pcid",
+    "Policy": "blockmdp.policy",
     "Results": "blockmdp.experiments",
     "Study": "blockmdp.experiments",
     "Tabular": "blockmdp.agents",
     "URL": "blockmdp.url",
-    "load": "blockmdp.agents",
+    "load": "blockmdp.policy",
     "oracles": "blockmdp",
     "testing": "blockmdp",
 }

@@ -286,7 +286,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _plot(args: argparse.Namespace) -> int:
-    from blockmdp.experiments.figures import save
+    from blockmdp.plots.curves import save
 
     results = _results(args)
     kind = args.y if args.against is None else f"against-{args.against}"
@@ -323,7 +323,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from blockmdp.experiments.reproduce import reproduce  # here, since matplotlib is slow to import
+    from blockmdp.paper.reproduce import reproduce  # here, since matplotlib is slow to import
 
     text, whole = reproduce(args.out, seeds=args.seeds, only=args.only, **_options(args))
     if not args.quiet:

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng
-from blockmdp.checks import whole_number
-from blockmdp.kernels.exogenous import branches, markov_bits
-from blockmdp.kernels.transform import hadamard_transform
+from blockmdp.checks import check_integer
+from blockmdp.jit import jit
+from blockmdp.rng import child, uniform
 
 __all__ = [
     "Digits",
@@ -91,8 +91,8 @@ class OneHotBernoulli(Emission):
     def __init__(self, n_states: int, n_bits: int, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"OneHotBernoulli: p must be in [0, 1], got {p!r}")
-        whole_number("n_states", n_states, 1)
-        whole_number("n_bits", n_bits)
+        check_integer("n_states", n_states, 1)
+        check_integer("n_bits", n_bits)
         self.n_states, self.n_bits, self.p = n_states, n_bits, p
         self.dim = n_states + n_bits
 
@@ -132,8 +132,8 @@ class OneHotGaussian(Emission):
     ) -> None:
         if not 0 <= sigma < np.inf:
             raise ValueError(f"OneHotGaussian: sigma must be finite and >= 0, got {sigma!r}")
-        whole_number("n_states", n_states, 1)
-        whole_number("n_extra", n_extra)
+        check_integer("n_states", n_states, 1)
+        check_integer("n_extra", n_extra)
         self.n_states, self.n_extra, self.sigma, self.truncate = n_states, n_extra, sigma, truncate
         self.dim = n_states + n_extra
         if truncate:
@@ -210,11 +210,11 @@ class StateAndLevel(Emission):
     ) -> None:
         if not 0 <= sigma < np.inf:
             raise ValueError(f"StateAndLevel: sigma must be finite and >= 0, got {sigma!r}")
-        self.n_states = whole_number("n_states", n_states, 1)
-        self.n_levels: int = whole_number("n_levels", n_levels, 1)
+        self.n_states = check_integer("n_states", n_states, 1)
+        self.n_levels: int = check_integer("n_levels", n_levels, 1)
         self.dim = self.n_states + self.n_levels
         self.sigma = sigma
-        self.noisy = self.dim if noisy is None else min(whole_number("noisy", noisy), self.dim)
+        self.noisy = self.dim if noisy is None else min(check_integer("noisy", noisy), self.dim)
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
@@ -263,9 +263,9 @@ class ExogenousBits(Emission):
             raise ValueError(f"ExogenousBits: flip must be in [0, 1], got {flip!r}")
         if not 0 <= sigma < np.inf:
             raise ValueError(f"ExogenousBits: sigma must be finite and >= 0, got {sigma!r}")
-        self.n_states = whole_number("n_states", n_states, 1)
-        self.n_levels: int = whole_number("n_levels", n_levels, 1)
-        self.n_bits = whole_number("n_bits", n_bits)
+        self.n_states = check_integer("n_states", n_states, 1)
+        self.n_levels: int = check_integer("n_levels", n_levels, 1)
+        self.n_bits = check_integer("n_bits", n_bits)
         self.dim = self.n_states + self.n_levels + self.n_bits
         self.flip, self.sigma = flip, sigma
 
@@ -273,9 +273,8 @@ class ExogenousBits(Emission):
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[np.float64]:
         rate = np.full(self.n_bits, float(self.flip))
-        with np.errstate(over="ignore"):
-            bits = markov_bits(keys, level, np.full(self.n_bits, 0.5), rate, rate)
-            x = self.sigma * rng.normals(branches(keys, level), self.dim)
+        bits = markov_bits(keys, level, np.full(self.n_bits, 0.5), rate, rate)
+        x = self.sigma * rng.normals(branches(keys, level), self.dim)
         x[np.arange(len(states)), states] += 1
         x[:, self.n_states + level] += 1
         x[:, self.n_states + self.n_levels :] += bits
@@ -353,8 +352,7 @@ class MarkovBits(Emission):
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[np.int8]:
-        with np.errstate(over="ignore"):
-            x: NDArray[np.int8] = markov_bits(keys, level, self._start, self.rise, self.fall)
+        x: NDArray[np.int8] = markov_bits(keys, level, self._start, self.rise, self.fall)
         x[:, self.places] = 0
         x[np.arange(len(states)), self.places[states]] = 1
         return x
@@ -489,8 +487,7 @@ class PerLevel(Emission):
     ) -> NDArray[Any]:
         emission = self.emissions[level]
         if self.per_episode and not emission.per_episode:  # its noise is its level's own
-            with np.errstate(over="ignore"):
-                keys = branches(keys, level)
+            keys = branches(keys, level)
         return emission.sample(level, states, keys).astype(self.dtype, copy=False)
 
     def __repr__(self) -> str:
@@ -499,3 +496,50 @@ class PerLevel(Emission):
 
 def _where(mask: NDArray[np.bool_]) -> str:
     return str([int(i) for i in np.argwhere(mask)[0]])
+
+
+# --- compiled loops -------------------------------------------------------------------------------
+@jit
+def branches(keys, i):
+    """The key of the i-th stream below each key, (n,)."""
+    out = np.empty(len(keys), np.uint64)
+    for n in range(len(keys)):
+        out[n] = child(keys[n], i)
+    return out
+
+
+@jit
+def markov_bits(keys, level, start, rise, fall):
+    """Bits at a level, (n, d), each of which is a Markov chain of two states.
+
+    Whether bit j is 1 at level 0 is drawn from `uniform(key, j)`, whether it flips on the way to
+    level t from `uniform(key, t d + j)`, so that all levels of one key tell of one chain.
+
+    keys: (n,). start, rise, fall: (d,), the probabilities of 1 at level 0, of 0 -> 1 and of 1 -> 0.
+    """
+    d = len(start)
+    out = np.empty((len(keys), d), np.int8)
+    for i in range(len(keys)):
+        for j in range(d):
+            out[i, j] = uniform(keys[i], j) < start[j]
+        for t in range(1, level + 1):
+            for j in range(d):  # without branches, which no processor could foresee
+                u = uniform(keys[i], t * d + j)
+                out[i, j] = (u < rise[j]) * (1 - out[i, j]) + (u >= fall[j]) * out[i, j]
+    return out
+
+
+@jit
+def hadamard_transform(x):
+    """Multiply every row by Sylvester's Hadamard matrix, in place. x: (n, d), d a power of two."""
+    n, d = x.shape
+    for i in range(n):
+        step = 1
+        while step < d:
+            for start in range(0, d, 2 * step):
+                for j in range(start, start + step):
+                    a = x[i, j]
+                    b = x[i, j + step]
+                    x[i, j] = a + b
+                    x[i, j + step] = a - b
+            step *= 2

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
+from blockmdp.dynamics import Dynamics
 from blockmdp.emissions import Emission
-from blockmdp.kernels.simulate import Dynamics
 
 __all__ = ["BlockMDP"]
 

@@ -5,10 +5,10 @@ A key is 64 bits. `draw(key, i)` is the i-th output of a SplitMix64 generator (S
 and nothing advances, so results do not depend on the order, the batching, the process or the engine
 in which numbers are asked for.
 
-A key is an `np.uint64`. Compiled functions hand Python a plain integer back, so wrap it before
-using it as a key again.
+A key is an `np.uint64`. Python code derives keys with `key(k, i, ...)`; compiled code calls
+`np.uint64(child(k, i))`.
 
->>> k = np.uint64(child(root(0), 7))
+>>> k = key(root(0), 7)
 >>> uniform(k, 0) == uniform(k, 0)
 True
 >>> normals(np.array([k]), 3).shape
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, jit
+from blockmdp.jit import inlined, jit
 
 __all__ = [
     "bits",
@@ -32,6 +32,7 @@ __all__ = [
     "draw",
     "gamma",
     "integer",
+    "key",
     "normal",
     "normals",
     "root",
@@ -238,39 +239,40 @@ def _bits(keys, d, out):
 
 def root(seed: int, stream: int = 0) -> np.uint64:
     """The key of a seed, an integer from 0 to 2**64 - 1, and a stream number."""
-    with np.errstate(over="ignore"):
-        return np.uint64(child(np.uint64(child(np.uint64(seed), 0)), stream))
+    return key(np.uint64(seed), 0, stream)
+
+
+def key(above: np.uint64, *path: int) -> np.uint64:
+    """The key at the end of a path of streams: `key(k, 1, 2)` is stream 2 below stream 1 of `k`."""
+    for i in path:
+        above = np.uint64(child(above, i))
+    return above
 
 
 def children(key: np.uint64, start: int, n: int) -> NDArray[np.uint64]:
     """The keys of the streams start, ..., start + n - 1 below `key`, (n,)."""
-    with np.errstate(over="ignore"):
-        return _children(key, start, n)
+    return _children(key, start, n)
 
 
 def uniforms(keys: NDArray[np.uint64], d: int) -> NDArray[np.float64]:
     """The first d numbers, uniform on [0, 1), of each stream, (len(keys), d)."""
-    with np.errstate(over="ignore"):
-        return _uniforms(keys, d)
+    return _uniforms(keys, d)
 
 
 def normals(
     keys: NDArray[np.uint64], d: int, dtype: type[np.floating[Any]] = np.float64
 ) -> NDArray[Any]:
     """The first d standard normal numbers of each stream, (len(keys), d)."""
-    with np.errstate(over="ignore"):
-        return _normals(keys, d, np.empty((len(keys), d), dtype))
+    return _normals(keys, d, np.empty((len(keys), d), dtype))
 
 
 def truncated_normals(
     keys: NDArray[np.uint64], d: int, bound: float, dtype: type[np.floating[Any]] = np.float64
 ) -> NDArray[Any]:
     """d standard normal numbers of each stream, given that none exceeds `bound` in size."""
-    with np.errstate(over="ignore"):
-        return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
+    return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
 
 
 def bits(keys: NDArray[np.uint64], d: int, dtype: type[np.generic] = np.int8) -> NDArray[Any]:
     """d fair bits of each stream, as 0 and 1, (len(keys), d)."""
-    with np.errstate(over="ignore"):
-        return _bits(keys, d, np.empty((len(keys), d), dtype))
+    return _bits(keys, d, np.empty((len(keys), d), dtype))

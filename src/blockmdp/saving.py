@@ -1,7 +1,7 @@
-"""Policies in files: arrays and JSON in an npz archive, never pickle.
+"""The file format of policies: arrays and JSON in an npz archive, never pickle.
 
-A decoder that folds into matrices is saved as these; any other scikit-learn estimator by skops,
-which runs no code on loading.
+A decoder that is a few matrices is saved as these; any other scikit-learn estimator by skops, which
+runs no code on loading. What is read is checked as a whole before it is used.
 """
 
 from __future__ import annotations
@@ -15,37 +15,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.decoder import Decoder
-from blockmdp.oracles.fitting import Constant, Fitted
-from blockmdp.oracles.folded import LinearScores, NetworkScores, QuadraticScores
+from blockmdp.decoders import Decoder, FittedDecoder, FrozenTable
+from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
+from blockmdp.oracles.scores import LinearScores, NetworkScores, QuadraticScores
 
 __all__ = ["read_policy", "write_policy"]
 
-_FORMAT, _VERSION = "blockmdp policy", 1
-_FOLDED: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "linear": (LinearScores, ("W", "b")),
-    "quadratic": (QuadraticScores, ("W", "b", "c")),
-    "network": (NetworkScores, ("W", "b", "V", "c")),
-    "constant": (Constant, ()),
+Parts = tuple[NDArray[np.float64], Decoder | None, tuple[int, ...] | None]
+
+_FORMAT, _VERSION = "blockmdp policy", 2
+# kind -> (class, its arrays with their dimensions; equal letters are equal lengths)
+_SCORES: dict[str, tuple[Any, dict[str, str]]] = {
+    "linear": (LinearScores, {"W": "kd", "b": "k"}),
+    "quadratic": (QuadraticScores, {"W": "kpd", "b": "kp", "c": "k"}),
+    "network": (NetworkScores, {"W": "ud", "b": "u", "V": "ku", "c": "k"}),
+    "constant": (ConstantPredictor, {}),
 }
-_TRUSTED = ["blockmdp.oracles.fitting.Completed"]
+_TRUSTED = ["blockmdp.oracles.fitting.InductiveClusterer"]
 
 
-def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder, shape: tuple[int, ...]) -> None:
-    """Write pi (H, labels, A), the decoder f and an observation's shape, whole or not at all."""
-    arrays: dict[str, NDArray[Any]] = {"pi": pi, "order": f.order}
-    fitted = []
-    for i, one in enumerate(f.fitted):
-        kind, parts = _parts(one.predictor)
-        arrays |= {f"f{i}.{name}": value for name, value in parts.items()}
-        fitted.append({"kind": kind, "n_labels": one.n_labels, "notes": list(one.notes)})
-    about = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "observation_shape": shape,
-        "fitted": fitted,
-        "digest": _digest(arrays),
-    }
+def write_policy(
+    path: Path,
+    pi: NDArray[np.float64],
+    decoder: Decoder | None,
+    observation_shape: tuple[int, ...] | None,
+) -> None:
+    """Write the parts of a policy, whole or not at all."""
+    arrays: dict[str, NDArray[Any]] = {"pi": pi}
+    about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
+    about["observation_shape"] = observation_shape
+    if decoder is None:
+        about["decoder"] = "latent"
+    elif isinstance(decoder, FrozenTable):
+        about |= {"decoder": "table", "dtype": decoder.dtype.str}
+        arrays |= {f"rows{h}": rows for h, rows in enumerate(decoder.words())}
+    elif isinstance(decoder, FittedDecoder):
+        about |= {"decoder": "fitted", "fitted": []}
+        arrays["order"] = decoder.order
+        for i, fitted in enumerate(decoder.fitted):
+            kind, parts = _parts(fitted.predictor)
+            arrays |= {f"f{i}.{name}": value for name, value in parts.items()}
+            about["fitted"].append(
+                {"kind": kind, "n_labels": fitted.n_labels, "notes": list(fitted.notes)}
+            )
+    else:
+        raise TypeError(f"a policy with a {type(decoder).__name__} as decoder cannot be saved")
+    about["digest"] = _digest(arrays)
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     part = path.with_name(path.name + ".part")
     try:
@@ -56,69 +71,162 @@ def write_policy(path: Path, pi: NDArray[np.float64], f: Decoder, shape: tuple[i
         part.unlink(missing_ok=True)
 
 
-def read_policy(
-    path: Path, trusted: Sequence[str] = ()
-) -> tuple[NDArray[np.float64], Decoder, tuple[int, ...]]:
-    """What `write_policy` wrote; a ValueError says what is wrong with any other file."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except Exception as error:  # what damaged archives raise is no closed list
-        raise ValueError(f"{path} is no policy of blockmdp, or is damaged: {error}") from None
+def read_policy(path: Path, trusted: Sequence[str] = ()) -> Parts:
+    """Read what `write_policy` wrote; raise ValueError with the reason for any other file."""
+    arrays = _read_arrays(path)
     try:
         about = json.loads(arrays.pop("about").tobytes())
         if about["format"] != _FORMAT:
             raise KeyError("format")
     except (KeyError, ValueError, TypeError):
-        raise ValueError(f"{path} is an archive, but no policy of blockmdp") from None
+        raise ValueError(f"{path} is an archive, but not a policy of blockmdp") from None
     if about.get("version") != _VERSION:
         raise ValueError(
-            f"{path} has the format {about.get('version')} of policies; this blockmdp reads "
-            f"{_VERSION}"
+            f"{path} has version {about.get('version')} of the policy format; this version of "
+            f"blockmdp reads {_VERSION}"
         )
     if about.get("digest") != _digest(arrays):
-        raise ValueError(
-            f"{path} is a policy that was altered after it was written: its digest does not fit"
-        )
+        raise ValueError(f"{path} was changed after it was written: its checksum does not match")
     try:
-        fitted = tuple(
-            Fitted(
-                _predictor(one["kind"], arrays, f"f{i}.", trusted),
-                one["n_labels"],
-                tuple(one["notes"]),
-            )
-            for i, one in enumerate(about["fitted"])
+        return _read_parts(about, arrays, trusted)
+    except (KeyError, TypeError, IndexError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path} does not hold a valid policy: {what}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} does not hold a valid policy: {error}") from None
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file:
+            if not file.read(2) == b"PK":
+                raise ValueError("it is not an npz archive")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:  # damaged archives raise many kinds of errors
+        raise ValueError(f"{path} is not a policy of blockmdp, or is damaged: {error}") from None
+
+
+def _read_parts(
+    about: dict[str, Any], arrays: dict[str, NDArray[Any]], trusted: Sequence[str]
+) -> Parts:
+    pi = arrays["pi"]
+    _require(pi.ndim == 3 and pi.size > 0 and pi.dtype == np.float64, "pi must be (H, labels, A)")
+    good = (pi >= 0).all() and (np.abs(pi.sum(axis=2) - 1) < 1e-8).all()
+    _require(bool(good), "the rows of pi must be probabilities")
+    shape = about["observation_shape"]
+    if shape is not None:
+        _require(
+            isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape),
+            f"observation_shape must be a list of positive integers, got {shape!r}",
         )
-        return arrays["pi"], Decoder(fitted, arrays["order"]), tuple(about["observation_shape"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds a policy that cannot be read: {error}") from None
+        shape = tuple(shape)
+    dim = None if shape is None else int(np.prod(shape))
+    if about["decoder"] == "latent":
+        return pi, None, shape
+    if about["decoder"] == "table":
+        return pi, _read_table(about, arrays, len(pi) + 1, dim), shape
+    _require(about["decoder"] == "fitted", f"unknown kind of decoder {about['decoder']!r}")
+    fitted = tuple(
+        _read_fitted(entry, arrays, f"f{i}.", dim, trusted)
+        for i, entry in enumerate(about["fitted"])
+    )
+    _require(len(fitted) in (1, len(pi) + 1), "a decoder has one oracle, or one for each level")
+    order = arrays["order"]
+    _require(
+        order.ndim == 2 and order.dtype == np.int32 and len(order) == len(fitted),
+        "order must have one row for each oracle",
+    )
+    n_labels = order.shape[1]
+    _require(
+        bool((np.sort(order, axis=1) == np.arange(n_labels)).all()),
+        "each row of order must be a permutation of the labels",
+    )
+    _require(
+        all(1 <= f.n_labels <= n_labels for f in fitted), "an oracle has more labels than order"
+    )
+    return pi, FittedDecoder(fitted, order), shape
+
+
+def _read_table(
+    about: dict[str, Any], arrays: dict[str, NDArray[Any]], levels: int, dim: int | None
+) -> FrozenTable:
+    dtype = np.dtype(about["dtype"])
+    _require(dtype.kind in "buif", f"observations cannot have dtype {dtype}")
+    words = [arrays[f"rows{h}"] for h in range(levels)]
+    for h, rows in enumerate(words):
+        _require(rows.ndim == 2 and rows.dtype == np.uint64, f"rows{h} must be words of 64 bits")
+        width = None if dim is None else -(-dim * dtype.itemsize // 8)
+        _require(
+            len(rows) == 0 or width in (None, rows.shape[1]),
+            f"rows{h} does not fit observations of {dim} numbers",
+        )
+        distinct = len(np.unique(rows, axis=0)) if len(rows) else 0
+        _require(distinct == len(rows), f"rows{h} has an observation twice")
+    return FrozenTable.of(words, dtype)
+
+
+def _read_fitted(
+    entry: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    prefix: str,
+    dim: int | None,
+    trusted: Sequence[str],
+) -> FittedOracle:
+    kind, n_labels, notes = entry["kind"], entry["n_labels"], tuple(entry["notes"])
+    _require(type(n_labels) is int and n_labels >= 1, "n_labels must be a positive integer")
+    _require(all(isinstance(note, str) for note in notes), "notes must be strings")
+    if kind == "skops":
+        return FittedOracle(_read_skops(arrays[prefix + "bytes"], trusted), n_labels, notes)
+    _require(kind in _SCORES, f"unknown kind of oracle {kind!r}")
+    cls, dims = _SCORES[kind]
+    lengths: dict[str, int] = {} if dim is None else {"d": dim}
+    values = []
+    for name, letters in dims.items():
+        value = arrays[prefix + name]
+        _require(
+            value.dtype == np.float64 and value.ndim == len(letters),
+            f"{prefix}{name} must be {len(letters)}-dimensional numbers",
+        )
+        for letter, length in zip(letters, value.shape):
+            _require(
+                length == lengths.setdefault(letter, length) and length > 0,
+                f"{prefix}{name} has shape {value.shape}, which does not fit the other arrays",
+            )
+        _require(not np.isnan(value).any(), f"{prefix}{name} has NaN")
+        values.append(np.ascontiguousarray(value))
+    if dims:
+        _require(lengths["k"] <= n_labels, f"{kind} scores have more labels than n_labels")
+    return FittedOracle(cls(*values), n_labels, notes)
+
+
+def _require(good: bool, message: str) -> None:
+    if not good:
+        raise ValueError(message)
 
 
 def _parts(predictor: Any) -> tuple[str, dict[str, NDArray[Any]]]:
-    for kind, (cls, names) in _FOLDED.items():
+    for kind, (cls, names) in _SCORES.items():
         if isinstance(predictor, cls):
             return kind, {name: getattr(predictor, name) for name in names}
-    skops_io = _skops()
-    return "skops", {"bytes": np.frombuffer(skops_io.dumps(predictor), np.uint8)}
+    return "skops", {"bytes": np.frombuffer(_skops().dumps(predictor), np.uint8)}
 
 
-def _predictor(
-    kind: str, arrays: dict[str, NDArray[Any]], prefix: str, trusted: Sequence[str]
-) -> Any:
-    if kind in _FOLDED:
-        cls, names = _FOLDED[kind]
-        return cls(*(arrays[prefix + name] for name in names))
-    skops_io, data = _skops(), arrays[prefix + "bytes"].tobytes()
+def _read_skops(array: NDArray[Any], trusted: Sequence[str]) -> Any:
+    skops_io, data = _skops(), array.tobytes()
     known = [*_TRUSTED, *trusted]
     unknown = [t for t in skops_io.get_untrusted_types(data=data) if t not in known]
     if unknown:
         raise ValueError(
-            f"its decoder is made of types that are not known to be safe: {unknown}; "
-            "name those that you trust in load(path, trusted=[...])"
+            f"its decoder contains types that are not known to be safe: {unknown}; if you trust "
+            "them, name them in load(path, trusted=[...])"
         )
-    return skops_io.loads(data, trusted=known)
+    estimator = skops_io.loads(data, trusted=known)
+    _require(hasattr(estimator, "predict"), "its decoder has no predict")
+    return estimator
 
 
 def _skops() -> Any:

@@ -53,8 +53,7 @@ def episode_noise(seed: int) -> np.uint64:
 
 def agent(seed: int, n: int = 0) -> np.uint64:
     """The choices of the n-th learner of a run: `step(child(agent(seed, n), episode), h)`."""
-    with np.errstate(over="ignore"):
-        return np.uint64(rng.child(rng.root(seed, 3), n))
+    return rng.key(rng.root(seed, 3), n)
 
 
 def estimator(seed: int) -> np.uint64:
@@ -78,5 +77,4 @@ def sampling(seed: int, level: int, state: int) -> np.uint64:
 
 
 def _cell(key: np.uint64, level: int, state: int) -> np.uint64:
-    with np.errstate(over="ignore"):
-        return np.uint64(rng.child(np.uint64(rng.child(key, level)), state))
+    return rng.key(key, level, state)

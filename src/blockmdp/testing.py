@@ -15,13 +15,13 @@ from scipy.optimize import linear_sum_assignment
 
 from blockmdp import rng, streams
 from blockmdp.agents.tabular import Tabular
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import Emission
 from blockmdp.envs.locks import lock_bernoulli
-from blockmdp.kernels.jit import interpreted
+from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
-from blockmdp.oracles import Fitted, check_is_oracle, fit_oracle
+from blockmdp.oracles import FittedOracle, check_is_oracle, fit_oracle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -199,14 +199,14 @@ class OracleCheck:
         """The errors against n, on logarithmic axes; those of 0 lie on a line below the others."""
         from matplotlib.figure import Figure  # here, since matplotlib is slow to import
 
-        from blockmdp.agents.picture import BLUE, GREY, ORANGE, look
+        from blockmdp.plots.style import BLUE, GREY, ORANGE, style
 
         seen = self.errors[self.errors > 0]
         floor = 0.5 * min(seen.min(initial=1.0), self.resolution or 1.0)
         points, median, g = (
             np.where(y > 0, y, floor) for y in (self.errors, np.median(self.errors, axis=1), self.g)
         )
-        with look():
+        with style():
             figure = Figure((4.6, 3.4), layout="constrained")
             ax = figure.add_subplot()
             spread = 1.2 ** np.linspace(-1, 1, points.shape[1] + 2)[1:-1]  # tells the seeds apart
@@ -294,11 +294,11 @@ def check_oracle(
     if not isinstance(emission, Emission):
         raise TypeError(f"problem must be a BlockMDP or an Emission, got {problem!r}")
     ns = _sizes(sizes)
-    whole_number("seeds", seeds, 1)
-    whole_number("samples", samples, 1)
+    check_integer("seeds", seeds, 1)
+    check_integer("samples", samples, 1)
     _fraction("delta", delta)
     levels = problem.horizon + 1 if isinstance(problem, BlockMDP) else emission.n_levels
-    whole_number("level", level, 0)
+    check_integer("level", level, 0)
     if levels is not None and level >= levels:
         raise ValueError(f"level must be from 0 to {levels - 1}, got {level!r}")
     mu = _distribution(weights, emission.n_states)
@@ -309,8 +309,7 @@ def check_oracle(
         x = _training(emission, level, mu, int(ns[-1]), seed)
         fresh = [_fresh(emission, level, s, samples, seed) for s in range(len(mu))]
         for i, n in enumerate(ns):
-            with np.errstate(over="ignore"):
-                key = np.uint64(rng.child(streams.estimator(seed), n))
+            key = rng.key(streams.estimator(seed), n)
             f = fit_oracle(oracle, x[:n], key)
             errors[i, seed], extra = _error(f, fresh, mu)
             notes.update((int(n), note) for note in (*f.notes, *extra))
@@ -342,7 +341,7 @@ def _fresh(emission: Emission, level: int, state: int, n: int, seed: int) -> NDA
 
 
 def _error(
-    f: Fitted, fresh: Sequence[NDArray[Any]], mu: NDArray[np.float64]
+    f: FittedOracle, fresh: Sequence[NDArray[Any]], mu: NDArray[np.float64]
 ) -> tuple[float, list[str]]:
     """1 - P(f(x) = alpha(s)) for the best alpha, and what there is to say about it."""
     P = np.zeros((len(mu), f.n_labels))  # P(s, f(x))
@@ -362,7 +361,7 @@ def _error(
 
 def _sizes(sizes: Sequence[int]) -> NDArray[np.int64]:
     for n in sizes:
-        whole_number("sizes", n, 1)
+        check_integer("sizes", n, 1)
     if len(sizes) == 0 or any(a >= b for a, b in pairwise(sizes)):
         raise ValueError(f"sizes must be one or more numbers, growing; got {sizes!r}")
     return np.array(sizes, np.int64)

@@ -1,8 +1,6 @@
-"""Agents: what composes a simulator, a sight and a learner into something that can be fitted to a
-problem.
-"""
+"""Agents: their base class, and the tabular learner alone."""
 
-from blockmdp.agents.decoded import DecodedPolicy, DecodingAgent, load
+from blockmdp.agents.base import Agent, DecodingAgent
 from blockmdp.agents.tabular import Tabular
 
-__all__ = ["DecodedPolicy", "DecodingAgent", "Tabular", "load"]
+__all__ = ["Agent", "DecodingAgent", "Tabular"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blockmdp import rng, streams
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import Digits, Images
 from blockmdp.envs.locks import DEAD, LIVE, _lock
 from blockmdp.mdp import BlockMDP
@@ -44,7 +44,7 @@ def lock_digits(
     >>> m.optimal_value()
     0.5
     """
-    H = whole_number("horizon", horizon, 1)
+    H = check_integer("horizon", horizon, 1)
     u = rng.uniforms(np.array([streams.problem(seed)]), 10)[0]
     digits = u.argsort()[: len((*LIVE, DEAD))].tolist()
     return _lock("LockDigits", H, switch, seed, Digits(digits, images))

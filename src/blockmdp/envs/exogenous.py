@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from blockmdp import rng, streams
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import ExogenousBits, Hadamard, MarkovBits
 from blockmdp.mdp import BlockMDP
 
@@ -53,8 +53,8 @@ def exogenous_lock(
     >>> m.optimal_value(), m.emission.dim
     (1.0, 32)
     """
-    H = whole_number("horizon", horizon, 1)
-    A = whole_number("n_actions", n_actions, 3)
+    H = check_integer("horizon", horizon, 1)
+    A = check_integer("n_actions", n_actions, 3)
     keys = rng.children(streams.problem(seed), 0, H)
     good = rng.uniforms(keys, A).argsort(axis=1)[:, :2]  # (H, 2): two different actions a level
     P, rewards = np.zeros((H, 3, A, 3)), np.zeros((H, 3, A, 3))
@@ -102,10 +102,10 @@ def noisy_chain(
     >>> m.optimal_value()
     1.0
     """
-    K = whole_number("n_states", n_states, 1)
-    if whole_number("n_bits", n_bits, 1) < K:
+    K = check_integer("n_states", n_states, 1)
+    if check_integer("n_bits", n_bits, 1) < K:
         raise ValueError(f"n_bits must be n_states = {K} or more, got {n_bits!r}")
-    H = K if horizon is None else whole_number("horizon", horizon, 1)
+    H = K if horizon is None else check_integer("horizon", horizon, 1)
     if H < K:
         raise ValueError(
             f"horizon must be n_states = {K} or more, or nothing could be earned; got {horizon!r}"

@@ -1,6 +1,6 @@
 """The Gymnasium face of a Block MDP: one environment, many at once, and their ids.
 
-The random numbers are those of the compiled loop (`blockmdp.kernels.simulate`), bit for bit: after
+The random numbers are those of the compiled loop (`blockmdp.loop`), bit for bit: after
 `reset(seed=s)` come the episodes 0, 1, ... of `streams.world(s)`, and the n-th observation of a
 latent state at a level is drawn from `child(streams.noise(s, level, state), n)`; those of an
 episode whose noise hangs together from `child(streams.episode_noise(s), episode)`.
@@ -27,8 +27,8 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
-from blockmdp.kernels.jit import jit
-from blockmdp.kernels.simulate import Dynamics, first_state, next_state, pay
+from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.jit import jit
 from blockmdp.mdp import BlockMDP
 from blockmdp.rng import child
 
@@ -45,8 +45,6 @@ __all__ = [
 Observe = Literal["observation", "latent"]
 
 _METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
-# keys wrap around by design, which numpy warns of where numba's compiler is switched off
-_keys_wrap_around = np.errstate(over="ignore")
 
 
 class BlockMDPEnv(gymnasium.Env[Any, Any]):
@@ -86,7 +84,6 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         self._path: list[int] = []  # latent states of this episode, at levels 0, ..., now
         self._last: tuple[int, float] | None = None  # action and reward
 
-    @_keys_wrap_around
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
@@ -94,14 +91,13 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         if seed is None and self._seed is None:
             seed = _random_seed(self.np_random)
         if seed is not None:
-            self._sow(seed)
+            self._set_seed(seed)
         self._episode += 1
-        self._episode_key = np.uint64(rng.child(self._world_key, self._episode))
+        self._episode_key = rng.key(self._world_key, self._episode)
         self._path = [int(first_state(self.mdp.dynamics.initial, self._episode_key))]
         self._last = None
         return self._arrive()
 
-    @_keys_wrap_around
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if not self._path:
             raise ResetNeeded("step before the first reset: call reset first")
@@ -115,7 +111,7 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         a = int(action)
         model, e = self.mdp.dynamics.model, self._episode_key
         t = int(next_state(model, h, s, a, e))
-        r = float(pay(model, h, s, a, t, e))
+        r = float(sample_reward(model, h, s, a, t, e))
         self._path.append(t)
         self._last = (a, r)
         x, info = self._arrive()
@@ -126,7 +122,7 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
             return None
         return _frame(self.render_mode, self.mdp, self._path, self._last)
 
-    def _sow(self, seed: int) -> None:
+    def _set_seed(self, seed: int) -> None:
         """Start the world of a seed, before its first episode."""
         self._world_key = streams.world(seed)
         self._episode_noise_key = streams.episode_noise(seed)
@@ -144,9 +140,9 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         if self.observe == "latent":
             return np.int64(state), info
         if self.mdp.emission.per_episode:
-            key = np.uint64(rng.child(self._episode_noise_key, self._episode))
+            key = rng.key(self._episode_noise_key, self._episode)
         else:
-            key = np.uint64(rng.child(self._noise_key(level, state), n))
+            key = rng.key(self._noise_key(level, state), n)
         x = self.mdp.emission.sample(level, np.array([state]), np.array([key]))
         return x[0], info
 
@@ -199,7 +195,7 @@ def _advance(
             h, s, a = copies.level[i], copies.path[i, copies.level[i]], actions[i]
             level = h + 1
             state = next_state(dynamics.model, h, s, a, e)
-            rewards[i] = pay(dynamics.model, h, s, a, state, e)
+            rewards[i] = sample_reward(dynamics.model, h, s, a, state, e)
         copies.level[i] = level
         copies.path[i, level] = state
         if per_episode:
@@ -261,7 +257,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             path=np.zeros((n, levels), np.int64),
             visits=np.zeros((n, levels, S), np.int64),
         )
-        self._sown = np.zeros(n, np.bool_)
+        self._seeded = np.zeros(n, np.bool_)
         self._actions = np.zeros(n, np.int64)  # the last ones, as are the rewards
         self._rewards = np.zeros(n)
         self._keys = np.zeros(n, np.uint64)
@@ -293,13 +289,13 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
             raise ValueError(f"reset_mask must be {self.num_envs} booleans, got {mask!r}")
         for i in np.flatnonzero(mask).tolist():
-            self._sow(i, seeds[i])
+            self._set_seed(i, seeds[i])
         return self._move(mask, fresh=mask)
 
     def step(
         self, actions: ArrayLike
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        if not self._sown.all():
+        if not self._seeded.all():
             raise ResetNeeded("step before the first reset: call reset first")
         H, A = self.mdp.horizon, self.mdp.n_actions
         actions = np.asarray(actions)
@@ -316,7 +312,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return x, self._rewards.copy(), self._copies.level == H, truncated, info
 
     def render(self) -> Any:
-        if not _can_render(self.render_mode, started=bool(self._sown.all())):
+        if not _can_render(self.render_mode, started=bool(self._seeded.all())):
             return None
         paths, levels = self._copies.path.tolist(), self._copies.level.tolist()
         steps = zip(self._actions.tolist(), self._rewards.tolist())
@@ -325,13 +321,13 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             for path, h, (a, r) in zip(paths, levels, steps)
         )
 
-    def _sow(self, i: int, seed: int | None) -> None:
+    def _set_seed(self, i: int, seed: int | None) -> None:
         """Start the world of a seed in copy i, before its first episode.
 
         Without a seed it stays in the world it is in, if it is in one.
         """
         if seed is None:
-            if self._sown[i]:
+            if self._seeded[i]:
                 return
             seed = _random_seed(self.np_random)
         self._copies.world[i] = streams.world(seed)
@@ -339,9 +335,8 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._copies.noise[i] = noise(seed)
         self._copies.episode[i] = -1
         self._copies.visits[i] = 0
-        self._sown[i] = True
+        self._seeded[i] = True
 
-    @_keys_wrap_around
     def _move(
         self, moving: NDArray[np.bool_], fresh: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], dict[str, Any]]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import Emission, OneHotBernoulli, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -42,7 +42,7 @@ def lock_bernoulli(horizon: int = 20, switch: float = 0.2, seed: int = 0) -> Blo
     >>> m.optimal_value()
     0.5
     """
-    horizon = whole_number("horizon", horizon, 1)
+    horizon = check_integer("horizon", horizon, 1)
     return _lock("LockBernoulli", horizon, switch, seed, OneHotBernoulli(3, horizon))
 
 
@@ -69,7 +69,7 @@ def lock_gaussian(
     >>> lock_gaussian(horizon=5, sigma=0.2).emission
     OneHotGaussian(3, 5, sigma=0.2)
     """
-    horizon = whole_number("horizon", horizon, 1)
+    horizon = check_integer("horizon", horizon, 1)
     emission = OneHotGaussian(3, horizon, sigma, truncate=truncate)
     return _lock("LockGaussian", horizon, switch, seed, emission)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import Emission, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -56,10 +56,10 @@ def random_block_mdp(
     >>> round(m.optimal_value(), 3)
     0.988
     """
-    H = whole_number("horizon", horizon, 1)
-    S = whole_number("n_states", n_states, 1)
-    A = whole_number("n_actions", n_actions, 1)
-    k = whole_number("successors", successors, 1)
+    H = check_integer("horizon", horizon, 1)
+    S = check_integer("n_states", n_states, 1)
+    A = check_integer("n_actions", n_actions, 1)
+    k = check_integer("successors", successors, 1)
     k = min(k, S)
     if not 0 < paying <= 1:
         raise ValueError(f"paying must be in (0, 1], got {paying!r}")

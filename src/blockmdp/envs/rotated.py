@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.emissions import Hadamard, StateAndLevel
 from blockmdp.mdp import BlockMDP
 
@@ -52,7 +52,7 @@ def diabolical_lock(
     >>> round(diabolical_lock(horizon=10).optimal_value(), 10)
     4.0
     """
-    H = whole_number("horizon", horizon, 1)
+    H = check_integer("horizon", horizon, 1)
     P, good = _lock(H, n_actions, swap, seed)
     rewards, chance = np.zeros_like(P), np.ones_like(P)
     for h in range(H):
@@ -94,7 +94,7 @@ def comblock(
     >>> m.optimal_value(), m.emission.dim
     (1.0, 128)
     """
-    H = whole_number("horizon", horizon, 1)
+    H = check_integer("horizon", horizon, 1)
     P, good = _lock(H, n_actions, swap, seed)
     rewards, chance = np.zeros_like(P), np.ones_like(P)
     for h in range(H):
@@ -111,7 +111,7 @@ def _lock(
     H: int, n_actions: int, swap: float, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Transitions (H, 3, A, 3), and the good action of each level and live state (H, 2)."""
-    A = whole_number("n_actions", n_actions, 2)
+    A = check_integer("n_actions", n_actions, 2)
     if not 0 <= swap <= 1:
         raise ValueError(f"swap must be in [0, 1], got {swap!r}")
     keys = rng.children(streams.problem(seed), 0, H * len(LIVE))

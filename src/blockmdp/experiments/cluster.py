@@ -28,7 +28,7 @@ from blockmdp.experiments.study import Run, Setting
 __all__ = ["Cluster"]
 
 # seconds without any worker, or without the scheduler, before giving up
-LONELY = float(os.environ.get("BLOCKMDP_LONELY", "30"))
+LONELY = float(os.environ.get("BLOCKMDP_CLUSTER_TIMEOUT", "30"))
 FETCH = 5.0  # seconds for an answer
 IDLE = 60.0  # seconds after which a process without work ends
 

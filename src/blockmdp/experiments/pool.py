@@ -105,7 +105,7 @@ class Pool:
         for worker in self._workers:
             worker.kill()  # all of them, and only then wait
         while self._workers:
-            self._workers.pop().bury()
+            self._workers.pop().reap()
 
     def map(
         self, runs: Iterable[Run], abandoned: Callable[[], bool] = lambda: False
@@ -167,7 +167,7 @@ class Pool:
     def _remove(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         worker.kill()
-        worker.bury()
+        worker.reap()
 
     def _is_out_of_memory(self, outcome: Outcome) -> bool:
         return bool(self._options["memory"]) and "MemoryError" in (outcome.error or "")
@@ -229,7 +229,7 @@ class _Worker:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Wait for the end, and note how it came and what the process said last."""
         code = self.process.wait()
         self.how = f"exit status {code}" if code >= 0 else f"{signal.strsignal(-code)} ({-code})"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from blockmdp.experiments.figures import Panel
+    from blockmdp.plots.curves import Panel
 
 __all__ = ["Results", "Summary"]
 
@@ -213,7 +213,7 @@ class Results:
 
     def panels(self, y: Y = "average") -> list[Panel]:
         """Curves to draw: mean and standard deviation over seeds, on a common x-axis."""
-        from blockmdp.experiments import figures
+        from blockmdp.plots import curves as figures
 
         curves = self._curves()
         groups: dict[str, dict[str, list[tuple[Setting, Curve]]]] = {}
@@ -238,7 +238,7 @@ class Results:
         """All panels, as the paper draws them: mean and one standard deviation over seeds; or how
         the trajectories until solved grow with a parameter of the problem.
         """
-        from blockmdp.experiments import figures
+        from blockmdp.plots import curves as figures
 
         if against is not None:
             panels = self.growth(against)
@@ -259,7 +259,7 @@ class Results:
         the quarters on either side; where the median run was not solved there is no point. Of runs
         of several lengths only the longest count.
         """
-        from blockmdp.experiments import figures
+        from blockmdp.plots import curves as figures
 
         problems: dict[str, dict[str, Any]] = {}
         groups: dict[str, dict[str, dict[float, tuple[int, list[int | None]]]]] = {}

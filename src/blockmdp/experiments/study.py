@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.experiments.catalogue import (
     SOURCE,
     Config,
@@ -602,7 +602,7 @@ def _whole(place: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise StudyError(f"{place}: must be a whole number, got {short(value)}")
     try:
-        return whole_number(place, value, least)
+        return check_integer(place, value, least)
     except ValueError as error:
         raise StudyError(one_line(error).replace(" ", ": ", 1)) from None
 

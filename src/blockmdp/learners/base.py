@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, is_compiled
-from blockmdp.kernels.simulate import no_plan
+from blockmdp.jit import inlined, is_compiled
+from blockmdp.loop import no_plan
 from blockmdp.rng import uniform
 
 __all__ = ["Learner", "best_action", "best_action_at", "best_value", "require"]

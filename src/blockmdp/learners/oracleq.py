@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, jit
-from blockmdp.kernels.simulate import learn, no_plan
+from blockmdp.jit import inlined, jit
 from blockmdp.learners.base import Learner, best_action, best_value, require
+from blockmdp.loop import learn, no_plan
 
 __all__ = ["OracleQ"]
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, jit
-from blockmdp.kernels.simulate import learn
+from blockmdp.jit import inlined, jit
 from blockmdp.learners.base import Learner, best_action, require
+from blockmdp.loop import learn
 
 __all__ = ["UCBVI"]
 

@@ -14,15 +14,22 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
 from blockmdp.oracles.dirichlet import DirichletMixture
-from blockmdp.oracles.fitting import Completed, Fitted, check_is_oracle, fit_oracle
+from blockmdp.oracles.fitting import (
+    FittedOracle,
+    IncrementalOracle,
+    InductiveClusterer,
+    check_is_oracle,
+    fit_oracle,
+)
 from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
 __all__ = [
     "AutoOracle",
     "BernoulliMixture",
-    "Completed",
     "DirichletMixture",
-    "Fitted",
+    "FittedOracle",
+    "IncrementalOracle",
+    "InductiveClusterer",
     "SphericalMixture",
     "check_is_oracle",
     "fit_oracle",
@@ -50,7 +57,7 @@ def pca_dbscan_svm(
     """
     clusterer = DBSCAN(eps=eps, min_samples=min_samples)
     return make_pipeline(
-        StandardScaler(), PCA(n_components), Completed(clusterer, classifier or SVC())
+        StandardScaler(), PCA(n_components), InductiveClusterer(clusterer, classifier or SVC())
     )
 
 

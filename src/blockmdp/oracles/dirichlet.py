@@ -15,9 +15,9 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.checks import whole_number
-from blockmdp.kernels.dirichlet import best_cut, evidence, nearest, place, scores, settle
-from blockmdp.oracles.mixtures import halves
+from blockmdp.checks import check_integer
+from blockmdp.oracles._dirichlet import assign, best_cut, evidence, map_sweeps, nearest, scores
+from blockmdp.oracles.mixtures import best_split
 
 __all__ = ["DirichletMixture"]
 
@@ -47,7 +47,6 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     labels_ : of all observations so far, (n,).
     n_labels_ : one more than the largest label.
-    relabelled_ : whether the last `partial_fit` gave an earlier observation another label.
     evidence_ : the log probability of the data and their labels, up to a constant.
 
     Examples
@@ -80,15 +79,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
         """Learn from observations X (n, d) on top of all before, in their order."""
         first = not hasattr(self, "_x")
-        self.take(validate_data(self, X, dtype=np.float64, reset=first))
-        return self
-
-    def take(self, X: NDArray[Any]) -> None:
-        """As `partial_fit`, for what is known to be (n, d) finite numbers."""
-        X = np.asarray(X, np.float64)
-        if not hasattr(self, "_x"):
+        X = self._validated(X, reset=first)
+        if first:
             self._begin(X)
-            self.n_features_in_ = X.shape[1]
         self._earlier, self._before = self._n, None
         if self._bits and not _are_bits(X):  # so they were numbers after all
             past, labels = self._x[: self._n].astype(np.float64), self.labels_.copy()
@@ -98,23 +91,34 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 self._add(row)
         for row in X - self._centre:
             self._add(row)
-        before = self._before
-        self.relabelled_ = before is not None and not np.array_equal(before, self._z[: len(before)])
+        before = self._z[:0] if self._before is None else self._before
+        self._changed = np.flatnonzero(before != self._z[: len(before)])
+        return self
+
+    def changed_labels(self) -> NDArray[np.int64]:
+        """Return which earlier observations got another label in the last `partial_fit`."""
+        return self._changed
 
     def predict(self, X: Any) -> Labels:
         """The label of each observation, (n,): the nearest, however rare it was."""
         check_is_fitted(self, "_x")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(nearest(X, self._centre, *self._scores()), np.int64)
-
-    def read(self, X: NDArray[Any]) -> Labels:
-        """As `predict`, for what is known to be (n, d) finite numbers; 0 before all learning."""
-        if not hasattr(self, "_x"):
-            return np.zeros(len(X), np.int64)
+        X = self._validated(X, reset=False)
         if self._reading is None:
             self._reading = self._scores()
-        found: Labels = nearest(X, self._centre, *self._reading)
-        return found
+        return np.asarray(nearest(X, self._centre, *self._reading), np.int64)
+
+    def _validated(self, X: Any, *, reset: bool) -> Array:
+        """X as (n, d) finite float64; arrays that clearly are need no long look, online."""
+        if (
+            not reset
+            and isinstance(X, np.ndarray)
+            and X.ndim == 2
+            and X.dtype.kind in "fiu"
+            and X.shape == (len(X) or -1, self.n_features_in_)
+            and np.isfinite(X).all()
+        ):
+            return X.astype(np.float64, copy=False)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=reset), np.float64)
 
     def fit_predict(self, X: Any, y: None = None) -> Labels:
         return self.fit(X).labels_
@@ -126,7 +130,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     n_labels_ = 0
-    relabelled_ = False
+    _changed = np.zeros(0, np.int64)
     _reading: tuple[Array, Array] | None = None
     _before: Labels | None = None  # the labels of earlier rows, before this `take` changed any
 
@@ -148,7 +152,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     # --- learning ---------------------------------------------------------------------------------
     def _begin(self, X: Array) -> None:
         """Forget everything. Numbers are kept as differences from the first row."""
-        whole_number("max_labels", self.max_labels, 1)
+        check_integer("max_labels", self.max_labels, 1)
         alpha = self.concentration
         if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
             raise ValueError(f"concentration must be a number above 0, got {alpha!r}")
@@ -179,7 +183,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Give an observation the likeliest label, or one of its own."""
         self._append(row)
         i = self._n - 1
-        self._z[i], born, self._ratio, self._noise = place(
+        self._z[i], born, self._ratio, self._noise = assign(
             self._bits, self._x[i], self._counts, self._sums, self._square, self._dim, self._ratio,
             self._noise, math.log(self.concentration), *self._beliefs,
         )  # fmt: skip
@@ -262,7 +266,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Let rows move to likelier labels while that makes the whole more probable."""
         while True:
             z, counts, sums = now.z.copy(), now.counts.copy(), now.sums.copy()
-            moves = settle(
+            moves = map_sweeps(
                 self._bits, self._x[: self._n], z, counts, sums, self._dim, now.ratio,
                 now.noise, math.log(self.concentration), 5,
             )  # fmt: skip
@@ -322,7 +326,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(now.z == k)
             x = self._x[rows].astype(np.float64)
             far = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
-            for part in (halves(self._bits, x, 1.0)[1], np.arange(len(x)) == far):
+            for part in (best_split(self._bits, x, 1.0)[1], np.arange(len(x)) == far):
                 smaller = part if 2 * part.sum() <= len(part) else ~part
                 z = now.z.copy()
                 z[rows[smaller]] = free[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,22 @@ from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
 from blockmdp.oracles.dirichlet import DirichletMixture
-from blockmdp.oracles.folded import Predictor
-from blockmdp.oracles.folded import fold as folded
 from blockmdp.oracles.mixtures import AutoOracle
+from blockmdp.oracles.scores import Predictor, to_scores
 
-__all__ = ["Completed", "Constant", "Fitted", "check_is_oracle", "fit_oracle", "one_thread"]
+__all__ = [
+    "ConstantPredictor",
+    "FittedOracle",
+    "IncrementalOracle",
+    "InductiveClusterer",
+    "check_is_oracle",
+    "fit_oracle",
+    "one_thread",
+]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedOracle:
     """A fitted oracle: `predictor.predict(x)` gives labels 0, ..., n_labels - 1.
 
     Attributes
@@ -50,14 +57,34 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantPredictor:
     """One label for everything: what there is to say before anything was learnt."""
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
         return np.zeros(len(x), np.int32)
 
 
-class Completed(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+@runtime_checkable
+class IncrementalOracle(Protocol):
+    """An oracle that learns from observations as they arrive, as `OnlineURL` needs it.
+
+    Besides these methods it has an attribute `labels_`, the labels of all observations so far in
+    the order in which they arrived. It may have `n_labels_`, one more than its largest label.
+    """
+
+    def partial_fit(self, X: Any) -> Any:
+        """Learn from more observations X (n, d)."""
+
+    def predict(self, X: Any) -> Any:
+        """Label observations X (n, d) without learning from them."""
+
+    def changed_labels(self) -> Any:
+        """Return which earlier observations got another label in the last `partial_fit`: their
+        indices in `labels_`.
+        """
+
+
+class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """A clusterer that cannot label new points, completed by a classifier that can.
 
     Parameters
@@ -76,7 +103,7 @@ class Completed(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.clusterer = clusterer
         self.classifier = classifier
 
-    def fit(self, X: NDArray[Any], y: None = None) -> Completed:
+    def fit(self, X: NDArray[Any], y: None = None) -> InductiveClusterer:
         self.clusterer_ = clone(self.clusterer)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(X))
         kept = self.labels_ >= 0
@@ -107,7 +134,7 @@ def check_is_oracle(oracle: Any) -> None:
         raise TypeError(f"oracle {oracle!r} has neither predict nor fit_predict")
 
 
-def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = True) -> Fitted:
+def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = True) -> FittedOracle:
     """Fit a copy of an oracle to observations, every `random_state` inside it drawn from the key.
 
     One thread, so that the same data and key give the same labels. Too few points for the clusters
@@ -121,13 +148,13 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
     fold : turn the fitted estimator into matrices where it is no more than that.
     """
     if len(x) == 0:
-        return Fitted(Constant(), 1, ("no observations to learn from",))
+        return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
     x = _as_numbers(x)
     if not np.isfinite(x).all():
         raise ValueError("observations must be finite numbers: some are NaN or infinite")
     if (x == x[0]).all():
-        return Fitted(
-            Constant(), 1, (f"a single label: all of {len(x)} observations are the same",)
+        return FittedOracle(
+            ConstantPredictor(), 1, (f"a single label: all of {len(x)} observations are the same",)
         )
     notes: list[str] = []
     estimator = _seeded(_completed(clone(oracle)), key)
@@ -144,14 +171,14 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
                     f"{oracle!r} cannot learn from {len(x)} observations: {error}"
                 ) from error
             notes.append(f"a single label: {len(x)} observations are too few ({error})")
-            return Fitted(Constant(), 1, tuple(notes))
+            return FittedOracle(ConstantPredictor(), 1, tuple(notes))
     for warning in caught:
         if issubclass(warning.category, ConvergenceWarning):
             notes.append(str(warning.message).split("\n")[0])
     if found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
     bits = bool(np.isin(x, (0, 1)).all())
-    return Fitted(folded(estimator, bits) if fold else estimator, n_labels, tuple(notes))
+    return FittedOracle(to_scores(estimator, bits) if fold else estimator, n_labels, tuple(notes))
 
 
 def one_thread() -> Any:
@@ -192,9 +219,9 @@ def _completed(oracle: Any) -> Any:
     if _can(oracle, "predict"):
         return oracle
     if not isinstance(oracle, Pipeline):
-        return Completed(oracle)
+        return InductiveClusterer(oracle)
     *before, (name, last) = oracle.steps
-    return Pipeline([*before, (name, Completed(last))])
+    return Pipeline([*before, (name, InductiveClusterer(last))])
 
 
 def _seeded(estimator: Any, key: np.uint64) -> Any:
@@ -203,8 +230,7 @@ def _seeded(estimator: Any, key: np.uint64) -> Any:
         for name in estimator.get_params(deep=True)
         if name == "random_state" or name.endswith("__random_state")
     )
-    with np.errstate(over="ignore"):
-        states = {name: int(rng.integer(key, i, 2**31 - 1)) for i, name in enumerate(names)}
+    states = {name: int(rng.integer(key, i, 2**31 - 1)) for i, name in enumerate(names)}
     return estimator.set_params(**states)
 
 
@@ -244,7 +270,7 @@ def _cut_to(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
 def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
     """Labels that `predict` can give, and labels that it gives for x."""
     last = _last(estimator)
-    if isinstance(last, Completed):
+    if isinstance(last, InductiveClusterer):
         return max(int(last.classes_.max(initial=0)) + 1, 1), max(len(last.classes_), 1)
     if isinstance(last, AutoOracle | DirichletMixture):
         return last.n_labels_, len(np.unique(last.labels_))

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.kernels.em import em
+from blockmdp.oracles._em import em
 
 __all__ = ["AutoOracle", "BernoulliMixture", "SphericalMixture"]
 
@@ -409,7 +409,7 @@ def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
     for k in range(r.shape[1]):
         rows = np.flatnonzero(owner == k)
         if len(rows) >= 2:
-            gain, side = halves(bits, X[rows], found[2])
+            gain, side = best_split(bits, X[rows], found[2])
             promising.append((gain, k, rows[side]))
     for _, k, rows in sorted(promising, key=lambda p: -p[0])[:TRIES]:
         new = np.zeros(len(X))
@@ -419,7 +419,7 @@ def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
         yield np.ascontiguousarray(split)
 
 
-def halves(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
+def best_split(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
     """Where to cut rows of one component in two, and about what that gains."""
     n = len(X)
     centred = X - X.mean(axis=0)

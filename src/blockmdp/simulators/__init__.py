@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from blockmdp.checks import whole_number
+from blockmdp.checks import check_integer
 from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.mdp import BlockMDP
-from blockmdp.simulators.base import Learning, Observations, Policy, Simulator, Trajectories
+from blockmdp.simulators.base import LearnerRun, Simulator
 from blockmdp.simulators.block import BlockSimulator
 from blockmdp.simulators.stepwise import GymSimulator
 from blockmdp.simulators.vector import VectorSimulator
@@ -23,21 +23,18 @@ __all__ = [
     "BlockSimulator",
     "Engine",
     "GymSimulator",
-    "Learning",
-    "Observations",
-    "Policy",
+    "LearnerRun",
     "Problem",
     "Simulator",
-    "Trajectories",
     "VectorSimulator",
-    "simulate",
+    "make_simulator",
 ]
 
 Engine = Literal["auto", "compiled", "interpreted", "stepwise"]
 Problem = BlockMDP | gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any] | str
 
 
-def simulate(
+def make_simulator(
     problem: Problem, seed: int = 0, *, engine: Engine = "auto", horizon: int | None = None
 ) -> Simulator:
     """The simulator of a problem: a BlockMDP, a Gymnasium environment (also a vector of them) or
@@ -55,7 +52,7 @@ def simulate(
             f"engine must be 'auto', 'compiled', 'interpreted' or 'stepwise', got {engine!r}"
         )
     if horizon is not None:
-        horizon = whole_number("horizon", horizon, 1)
+        horizon = check_integer("horizon", horizon, 1)
     if isinstance(problem, str):
         problem = gym.make(problem)
     if isinstance(problem, gym.vector.VectorEnv):

@@ -9,22 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.decoder import decode_mixture
-from blockmdp.kernels.jit import interpreted
-from blockmdp.kernels.rollout import advance, choose, start
-from blockmdp.kernels.simulate import learn
+from blockmdp.decoders import Decoder, decode_mixture
+from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
+from blockmdp.loop import learn
 from blockmdp.mdp import BlockMDP
-from blockmdp.sights import Sight
-from blockmdp.simulators.base import (
-    Learning,
-    Observations,
-    Policy,
-    Simulator,
-    Trajectories,
-    padded,
-)
-from blockmdp.simulators.tapes import SHOW_LATENT, EpisodeTapes, Tapes
+from blockmdp.policy import Policy, with_labels
+from blockmdp.simulators.base import LearnerRun, Simulator
+from blockmdp.simulators.rollout import advance, choose, start
+from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes
+from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["BlockSimulator"]
 
@@ -44,38 +38,42 @@ class BlockSimulator(Simulator):
         self._world_key = streams.world(seed)
         kind = EpisodeTapes if mdp.emission.per_episode else Tapes
         self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
-        self._blind = False  # visits were not counted: nobody looked at observations
+        self._counts_visits = True  # not in episodes on latent states, which show no observation
 
     def learn(
-        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+        self,
+        run: LearnerRun,
+        decoder: Decoder | None,
+        n: int | None = None,
+        *,
+        record: bool = False,
     ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         loop = self._loop(run.learner)
-        self._look(sight is not None)
+        self._use_observations(decoder is not None)
         visits, seen = self._tapes.visits.copy(), []
         while run.k < stop:
-            tape = SHOW_LATENT if sight is None else self._tapes.filled(sight, stop - run.k)
-            if sight is not None:
-                self.make_room(run, sight.n_labels)
-            with np.errstate(over="ignore"):
-                k = loop(
-                    run.tables,
-                    self.mdp.dynamics,
-                    tape,
-                    self._world_key,
-                    run.key,
-                    self.episodes - run.k,
-                    run.k,
-                    run.returns[:stop],
-                )
+            tape = SHOW_LATENT if decoder is None else self._tapes.refill(decoder, stop - run.k)
+            if decoder is not None:
+                self.grow(run, decoder.n_labels)
+            k = loop(
+                run.tables,
+                self.mdp.dynamics,
+                tape,
+                self._world_key,
+                run.key,
+                self.episodes - run.k,
+                run.k,
+                run.returns[:stop],
+            )
             self.ledger["learn"] += k - run.k
             run.k = k
             if record and self.mdp.emission.per_episode:  # one at a time
-                seen.append(self._tapes.shown(visits, self._tapes.visits - visits))
+                seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
                 visits = self._tapes.visits.copy()
         if not record:
             return None
-        seen.append(self._tapes.shown(visits, self._tapes.visits - visits))
+        seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
         if len(seen) == 1:
             return seen[0]
         levels, x = ([getattr(each, name) for each in seen] for name in ("levels", "x"))
@@ -84,33 +82,33 @@ class BlockSimulator(Simulator):
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
-        self._look(True)
+        self._use_observations(True)
         mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
         which = self._mixture(policies, n)
         e = rng.children(self._world_key, self.episodes, n)
         c = rng.children(self._policy_key, self.episodes, n)
         x = np.empty((n, H + 1 if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
         actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
-        with np.errstate(over="ignore"):
-            s = start(mdp.dynamics.initial, e)
-            for h in range(H + 1):
-                xh = self._tapes.show(h, s)
-                if keep_x:
-                    x[:, h] = xh
-                if h < H:
-                    labels = decode_mixture([p.f for p in policies], which, h, xh)
-                    a = choose(
-                        _stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h
-                    )
-                    actions[:, h] = a
-                    s, rewards[:, h] = advance(model, h, s, a, e)
+        s = start(mdp.dynamics.initial, e)
+        for h in range(H + 1):
+            xh = self._tapes.sample(h, s)
+            if keep_x:
+                x[:, h] = xh
+            if h < H:
+                labels = decode_mixture([p.decoder for p in policies], which, h, xh)
+                a = choose(_stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h)
+                actions[:, h] = a
+                s, rewards[:, h] = advance(model, h, s, a, e)
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, np.full(n, H))
 
-    def _look(self, at_observations: bool) -> None:
-        if at_observations and self._blind:
-            raise ValueError("after episodes on latent states, go on by sight in a new simulator")
-        self._blind |= not at_observations
+    def _use_observations(self, used: bool) -> None:
+        """Refuse to show observations once visits were not counted: the tapes depend on them."""
+        if used and not self._counts_visits:
+            raise ValueError(
+                "this simulator has run episodes on latent states: make a new one to use a decoder"
+            )
+        self._counts_visits = used
 
     def _loop(self, learner: Learner) -> Any:
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
@@ -125,4 +123,4 @@ class BlockSimulator(Simulator):
 def _stack(policies: Sequence[Policy], h: int, labels: int) -> NDArray[np.float64]:
     """The policies' probabilities at level h, (P, L, A), with room for so many labels."""
     L = max(labels, *(p.pi.shape[1] for p in policies)) if policies else labels
-    return np.stack([padded(p.pi[h], L) for p in policies])
+    return np.stack([with_labels(p.pi[h], L) for p in policies])

@@ -10,19 +10,14 @@ import gymnasium as gym
 import numpy as np
 
 from blockmdp import rng
+from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPEnv, mdp_of
-from blockmdp.kernels.rollout import choose_one
+from blockmdp.loop import choice_key
 from blockmdp.mdp import BlockMDP
-from blockmdp.sights import Sight
-from blockmdp.simulators.base import (
-    Learning,
-    Observations,
-    Policy,
-    Simulator,
-    Trajectories,
-    check_reward,
-    padded,
-)
+from blockmdp.policy import Policy, with_labels
+from blockmdp.simulators.base import LearnerRun, Simulator, check_reward
+from blockmdp.simulators.rollout import choose_one
+from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["GymSimulator"]
 
@@ -43,32 +38,33 @@ class GymSimulator(Simulator):
         self._fresh = True
 
     def learn(
-        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+        self,
+        run: LearnerRun,
+        decoder: Decoder | None,
+        n: int | None = None,
+        *,
+        record: bool = False,
     ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         learner, seen = run.learner, _Seen()
         while run.k < stop:
-            with np.errstate(over="ignore"):
-                choices = np.uint64(rng.child(run.key, run.k))
             x, info = self._reset()
-            s = self._label(run, sight, 0, x, info)
+            s = self._label(run, decoder, 0, x, info)
             total, h, done = 0.0, 0, False
             while not done:
                 self._check_level(h)
                 if record:
                     seen.add(h, x)
-                with np.errstate(over="ignore"):
-                    a = int(learner.act(run.tables, run.k, h, s, np.uint64(rng.step(choices, h))))
+                key = choice_key(run.key, run.k, h)
+                a = int(learner.act(run.tables, run.k, h, s, key))
                 x, r, done, early, info = self._step(h, a)
-                s_next = -1 if early else self._label(run, sight, h + 1, x, info)
+                s_next = -1 if early else self._label(run, decoder, h + 1, x, info)
                 learner.update(run.tables, h, s, a, r, s_next)
                 total += r
                 s, h = s_next, h + 1
             if record:
                 seen.add(h, x)
-            with np.errstate(over="ignore"):
-                key = np.uint64(rng.step(choices, self.horizon))
-                learner.plan(run.tables, run.k, key)
+            learner.plan(run.tables, run.k, choice_key(run.key, run.k, self.horizon))
             run.returns[run.k] = total
             run.k += 1
             self.ledger["learn"] += 1
@@ -90,10 +86,9 @@ class GymSimulator(Simulator):
             rows, h, done = [np.array(xh)], 0, False
             while not done:
                 self._check_level(h)
-                label = int(policy.f.decode(np.array([h]), np.asarray(xh)[None])[0])
-                with np.errstate(over="ignore"):
-                    pi = padded(policy.pi[h], label + 1)
-                    actions[i, h] = choose_one(pi, label, c[i], h)
+                label = int(policy.decoder.decode(np.array([h]), np.asarray(xh)[None])[0])
+                pi = with_labels(policy.pi[h], label + 1)
+                actions[i, h] = choose_one(pi, label, c[i], h)
                 xh, rewards[i, h], done, _, _ = self._step(h, int(actions[i, h]))
                 rows.append(np.array(xh))  # a copy: some environments use one array again
                 h += 1
@@ -125,19 +120,19 @@ class GymSimulator(Simulator):
         return self.env.reset(seed=seed)
 
     def _label(
-        self, run: Learning, sight: Sight | None, level: int, x: Any, info: dict[str, Any]
+        self, run: LearnerRun, decoder: Decoder | None, level: int, x: Any, info: dict[str, Any]
     ) -> int:
-        if sight is None:
+        if decoder is None:
             if "latent_state" not in info:
                 raise ValueError(
                     f"{self.env} does not tell its latent state (info has no 'latent_state'); "
                     "learn on='observation'"
                 )
             label = int(info["latent_state"])
-            self.make_room(run, label + 1)
+            self.grow(run, label + 1)
         else:
-            label = int(sight.decode(np.array([level]), np.asarray(x)[None])[0])
-            self.make_room(run, sight.n_labels)
+            label = int(decoder.decode(np.array([level]), np.asarray(x)[None])[0])
+            self.grow(run, decoder.n_labels)
         return label
 
 

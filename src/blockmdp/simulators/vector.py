@@ -18,19 +18,13 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from blockmdp import rng
-from blockmdp.decoder import decode_mixture
+from blockmdp.decoders import Decoder, decode_mixture
 from blockmdp.envs.gym import BlockMDPVectorEnv
-from blockmdp.kernels.rollout import choose_one
-from blockmdp.sights import Sight
-from blockmdp.simulators.base import (
-    Learning,
-    Observations,
-    Policy,
-    Simulator,
-    Trajectories,
-    check_reward,
-    padded,
-)
+from blockmdp.loop import choice_key
+from blockmdp.policy import Policy, with_labels
+from blockmdp.simulators.base import LearnerRun, Simulator, check_reward
+from blockmdp.simulators.rollout import choose_one
+from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["VectorSimulator"]
 
@@ -82,7 +76,12 @@ class VectorSimulator(Simulator):
         self._fresh = True
 
     def learn(
-        self, run: Learning, sight: Sight | None, n: int | None = None, *, record: bool = False
+        self,
+        run: LearnerRun,
+        decoder: Decoder | None,
+        n: int | None = None,
+        *,
+        record: bool = False,
     ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         first, learner = run.k, run.learner
@@ -90,32 +89,29 @@ class VectorSimulator(Simulator):
         x: list[Any] = []
 
         def see(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
-            if sight is None and "latent_state" not in info:
+            if decoder is None and "latent_state" not in info:
                 raise ValueError(
                     f"{self.env} does not tell its latent state (info has no 'latent_state'); "
                     "learn on='observation'"
                 )
-            if sight is None:
+            if decoder is None:
                 return info["latent_state"]
-            return sight.decode(np.array([e.level for e in episodes]), x)
+            return decoder.decode(np.array([e.level for e in episodes]), x)
 
         def act(episode: _Episode) -> int:
-            self.make_room(run, max(sight.n_labels if sight else 0, episode.labels[-1] + 1))
+            self.grow(run, max(decoder.n_labels if decoder else 0, episode.labels[-1] + 1))
             k, h = first + episode.number, episode.level
-            with np.errstate(over="ignore"):
-                key = np.uint64(rng.step(episode.key, h))
-                return int(learner.act(run.tables, k, h, episode.labels[-1], key))
+            key = choice_key(run.key, k, h)
+            return int(learner.act(run.tables, k, h, episode.labels[-1], key))
 
         def end(episode: _Episode) -> None:
-            self.make_room(run, max(episode.labels) + 1)
+            self.grow(run, max(episode.labels) + 1)
             k = first + episode.number
             after = episode.labels[1:] if not episode.early else [*episode.labels[1:-1], -1]
             steps = zip(episode.labels, episode.actions, episode.rewards, after)
             for h, (s, a, r, s_next) in enumerate(steps):
                 learner.update(run.tables, h, s, a, r, s_next)
-            with np.errstate(over="ignore"):
-                key = np.uint64(rng.step(episode.key, self.horizon))
-                learner.plan(run.tables, k, key)
+            learner.plan(run.tables, k, choice_key(run.key, k, self.horizon))
             run.returns[k] = sum(episode.rewards)
             if record:
                 levels.extend(range(len(episode.x)))
@@ -140,14 +136,15 @@ class VectorSimulator(Simulator):
             for h in np.unique(at):
                 rows = np.flatnonzero(at == h)
                 follows = which[[max(episodes[int(i)].number, 0) for i in rows]]
-                labels[rows] = decode_mixture([p.f for p in policies], follows, int(h), x[rows])
+                labels[rows] = decode_mixture(
+                    [p.decoder for p in policies], follows, int(h), x[rows]
+                )
             return labels
 
         def act(episode: _Episode) -> int:
             h, label = episode.level, episode.labels[-1]
-            pi = padded(policies[which[episode.number]].pi[h], label + 1)
-            with np.errstate(over="ignore"):
-                return int(choose_one(pi, label, episode.key, h))
+            pi = with_labels(policies[which[episode.number]].pi[h], label + 1)
+            return int(choose_one(pi, label, episode.key, h))
 
         def end(episode: _Episode) -> None:
             i, h = episode.number, episode.level

@@ -1,7 +1,10 @@
-"""URL, exploration by unsupervised learning: Feng et al. 2020, Algorithms 1 to 3."""
+"""URL: reinforcement learning with an unsupervised-learning oracle (Feng et al. 2020, Algorithms 1
+to 3).
+"""
 
-from blockmdp.url.agent import URL
+from blockmdp.url.agent import URL, Constants
 from blockmdp.url.fix_label import LabelStandard, fix_label
-from blockmdp.url.tsr import TSR, Refit, agreement
+from blockmdp.url.online import OnlineURL
+from blockmdp.url.tsr import TSR, agreement
 
-__all__ = ["TSR", "URL", "LabelStandard", "Refit", "agreement", "fix_label"]
+__all__ = ["TSR", "URL", "Constants", "LabelStandard", "OnlineURL", "agreement", "fix_label"]

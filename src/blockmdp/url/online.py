@@ -1,70 +1,178 @@
-"""The decoder learnt online: from the learner's own episodes, from the first one on.
+"""OnlineURL: the decoder is learnt from the learner's own episodes, from the first one on.
 
-No trajectory is drawn for the oracle alone. After each episode the oracles take in what it showed:
-labels may be born, and earlier observations may turn out to have been misread. Then the past is
-read again, and the learner learns it anew.
+No trajectory is drawn for the oracle alone. After each episode the oracles learn from what it
+showed: there may be new labels, and earlier observations may get another label. If they do, the
+learner learns the whole past again.
 """
 
 from __future__ import annotations
 
+import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from blockmdp import rng
-from blockmdp.decoder import Decoder, know_nothing
-from blockmdp.kernels.jit import interpreted
-from blockmdp.kernels.simulate import replay
-from blockmdp.learners import Learner
-from blockmdp.oracles.dirichlet import DirichletMixture
-from blockmdp.oracles.fitting import Constant, Fitted, fit_oracle
-from blockmdp.oracles.folded import LinearScores
-from blockmdp.sights import by_level
-from blockmdp.simulators import Observations, Trajectories
+from blockmdp import rng, streams
+from blockmdp.agents.base import DecodingAgent, check_learner
+from blockmdp.decoders import FittedDecoder, constant_decoder
+from blockmdp.history import Refit
+from blockmdp.jit import interpreted
+from blockmdp.learners import UCBVI, Learner
+from blockmdp.loop import choice_key, replay
+from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
+from blockmdp.oracles.fitting import FittedOracle, fit_oracle, one_thread
+from blockmdp.oracles.scores import to_scores
+from blockmdp.policy import Policy
+from blockmdp.simulators import Simulator
+from blockmdp.trajectories import Observations, Trajectories, by_level
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
-__all__ = ["OnlineDecoder"]
+__all__ = ["OnlineDecoder", "OnlineURL"]
 
 
-class OnlineDecoder:
-    """A sight that learns from what it sees, and knows how it reads all that it has seen.
+class OnlineURL(DecodingAgent):
+    """URL whose decoder is learnt from the learner's own episodes.
+
+    It draws no trajectories for the oracle alone, and recognises a new state at its first visits.
 
     Parameters
     ----------
-    oracle : a `DirichletMixture`, whose labels are born when they are needed, or any other oracle,
-        which is fitted anew when its data have grown by half.
-    horizon : H.
-    episodes : how many it will see at the most.
-    pooled : one oracle for all levels, else one each.
-    min_count : observations that confirm a label of another oracle, for FixLabel.
-    key : for another oracle's random states.
+    oracle : estimator or None, default=None
+        Learns to decode observations. An incremental oracle
+        (`blockmdp.oracles.IncrementalOracle`) learns after each episode; any other scikit-learn
+        clusterer or mixture is refitted whenever its data have grown by half. None is
+        `blockmdp.oracles.DirichletMixture()`.
+    learner : Learner or None, default=None
+        Tabular learner that works on the labels. None is `UCBVI(bonus=0.0)`.
+    pool_levels : bool, default=True
+        Learn one decoder for all levels; the learner still knows the level. If False, learn one for
+        each level, for problems whose observations look different at each level.
 
     Attributes
     ----------
-    k : episodes seen.
-    labels : (episodes, H + 1) of all observations so far; with them `actions`, `rewards` and
-        `lengths` of the episodes, as in `Trajectories`.
+    policy_ : Policy
+        The policy that was learnt: the learner's table on the labels of `decoder_`.
+    decoder_ : FittedDecoder
+        The decoder that was learnt.
+    returns_ : ndarray of shape (episodes,)
+        Return of each learning episode.
+    trajectories_ : ndarray of shape (episodes,)
+        Trajectories drawn by the end of each episode.
+    ledger_ : dict
+        Number of trajectories drawn, by kind; here all of them are "learn".
+    tables_ : tuple
+        The learner's tables.
+    history_ : list of Refit
+        One entry for each episode that changed the decoder.
+
+    See Also
+    --------
+    URL : Trains the decoder first, on trajectories of its own.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.comblock(horizon=10)
+    >>> agent = bm.OnlineURL(pool_levels=False).fit(m, episodes=400)
+    >>> agent.value()
+    1.0
+    >>> agent.ledger_
+    {'learn': 400}
+    """
+
+    tables_: Any
+    history_: list[Refit]
+
+    def __init__(
+        self, oracle: Any = None, learner: Learner | None = None, *, pool_levels: bool = True
+    ) -> None:
+        if oracle is not None:
+            check_is_oracle(oracle)
+        check_learner(learner)
+        self.oracle, self.learner, self.pool_levels = oracle, learner, pool_levels
+
+    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
+        with one_thread():
+            self._learn(simulator, episodes, record)
+
+    def _learn(self, simulator: Simulator, K: int, record: bool) -> None:
+        """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
+        A = UCBVI(bonus=0.0) if self.learner is None else self.learner
+        run = simulator.start(A, K)  # 3
+        f = OnlineDecoder(
+            DirichletMixture() if self.oracle is None else self.oracle,
+            simulator.horizon,
+            K,
+            pooled=self.pool_levels,
+            key=rng.key(streams.estimator(simulator.seed), 0),
+        )
+        trajectories = np.empty(K, np.int64)
+        history = []
+        while run.k < K:  # 4
+            pi = A.behaviour(run.tables, run.k)  # 5
+            episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
+            born, relabelled = f.learn(episode)
+            if born or relabelled:
+                policy = Policy(pi, f.decoder()) if record else None
+                entry = (run.k, simulator.episodes, policy, (), tuple(born), math.nan, relabelled)
+                history.append(Refit(*entry))
+            if relabelled:
+                simulator.restart(run, f.n_labels)
+            else:
+                simulator.grow(run, f.n_labels)
+            f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
+            A.plan(run.tables, run.k, choice_key(run.key, run.k, simulator.horizon))
+            run.returns[run.k] = episode.returns[0]
+            trajectories[run.k] = simulator.episodes
+            run.k += 1
+        pi = A.policy(run.tables).copy()  # 9
+        self.policy_ = Policy(pi, f.decoder(), simulator.observation_shape)  # 11
+        self.tables_, self.history_ = run.tables, history
+        self.returns_, self.trajectories_ = run.returns, trajectories
+
+
+class OnlineDecoder:
+    """A decoder updated online, with the labels of all observations so far.
+
+    Parameters
+    ----------
+    oracle : estimator
+        An `IncrementalOracle`, or any other oracle, which is then refitted.
+    horizon : int
+        Number of actions in an episode, H.
+    episodes : int
+        Largest number of episodes it will see.
+    pooled : bool
+        One oracle for all levels; if False one for each level.
+    key : np.uint64
+        Key of the random states of an oracle that is refitted.
+
+    Attributes
+    ----------
+    n_labels : int
+        Number of labels at the level that has had most.
+    k : int
+        Number of episodes seen.
+    labels : ndarray of shape (episodes, H + 1)
+        Labels of all observations so far.
+    actions, rewards, lengths : ndarray
+        What else the episodes consist of, as in `Trajectories`.
     """
 
     def __init__(
-        self,
-        oracle: Any,
-        horizon: int,
-        episodes: int,
-        *,
-        pooled: bool,
-        min_count: float,
-        key: np.uint64,
+        self, oracle: Any, horizon: int, episodes: int, *, pooled: bool, key: np.uint64
     ) -> None:
         self.pooled = pooled
         keys = rng.children(key, 0, 1 if pooled else horizon + 1)
-        grows = isinstance(oracle, DirichletMixture)
-        self.oracles: list[DirichletMixture | _Refitted] = [
-            clone(oracle) if grows else _Refitted(oracle, k, min_count) for k in keys
+        incremental = isinstance(oracle, IncrementalOracle)
+        self.oracles: list[Any] = [
+            clone(oracle) if incremental else _RefittedOracle(oracle, k) for k in keys
         ]
-        self.n_labels = 1
+        self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
+        self.n_labels = 1  # of all oracles, at any time
         self.k = 0
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
@@ -72,17 +180,23 @@ class OnlineDecoder:
         self.lengths = np.zeros(episodes, np.int64)
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
         x = x.reshape(len(x), -1)
         labels = np.zeros(len(x), np.int32)
         for g, rows in by_level(np.zeros_like(levels) if self.pooled else levels):
-            labels[rows] = self.oracles[g].read(x[rows])
+            if self._n_labels[g]:
+                labels[rows] = self.oracles[g].predict(x[rows])
         return labels
 
     def learn(self, episode: Trajectories) -> tuple[list[tuple[int, int]], int]:
-        """Take in an episode.
+        """Learn from one episode.
 
-        Returns the (level, label) that were born, and how many earlier observations are read
-        otherwise now.
+        Returns
+        -------
+        born : list of (int, int)
+            Each (level, label) that is new.
+        relabelled : int
+            Number of earlier observations that have another label now.
         """
         length = int(episode.lengths[0])
         x = episode.x[0, : length + 1].reshape(length + 1, -1)
@@ -91,84 +205,91 @@ class OnlineDecoder:
         self.actions[self.k], self.rewards[self.k] = episode.actions[0], episode.rewards[0]
         self.lengths[self.k] = length
         self.k += 1
-        born, reread = [], 0
+        born, relabelled = [], 0
         for g, rows in enumerate([x] if self.pooled else x[:, None]):
-            known = self.oracles[g].n_labels_
-            reread += self._take(g, rows)
-            born += [(g, label) for label in range(known, self.oracles[g].n_labels_)]
-        return born, reread
+            known = int(self._n_labels[g])
+            relabelled += self._learn(g, rows)
+            born += [(g, label) for label in range(known, int(self._n_labels[g]))]
+        return born, relabelled
 
-    def _take(self, g: int, rows: NDArray[Any]) -> int:
+    def _learn(self, g: int, rows: NDArray[Any]) -> int:
         oracle, n = self.oracles[g], len(rows)
-        oracle.take(rows)
-        self.n_labels = max(self.n_labels, oracle.n_labels_)
-        if not oracle.relabelled_:
+        oracle.partial_fit(rows)
+        labels, changed = oracle.labels_, oracle.changed_labels()
+        self._n_labels[g] = getattr(oracle, "n_labels_", int(labels.max()) + 1)
+        self.n_labels = max(self.n_labels, int(self._n_labels[g]))
+        if len(changed) == 0:
             first = 0 if self.pooled else g
-            self.labels[self.k - 1, first : first + n] = oracle.labels_[-n:]
+            self.labels[self.k - 1, first : first + n] = labels[-n:]
             return 0
         levels = np.arange(self.labels.shape[1])
         made = levels <= self.lengths[: self.k, None]
         made &= self.pooled or levels == g
-        before = self.labels[: self.k][made]
-        self.labels[: self.k][made] = oracle.labels_
-        return int((before[:-n] != oracle.labels_[:-n]).sum())
+        self.labels[: self.k][made] = labels
+        return len(changed)
 
     def teach(self, learner: Learner, tables: Any, first: int) -> None:
-        """Let a learner learn from all episodes from `first` on, as they are read now."""
+        """Let a learner learn from all episodes from `first` on, under their present labels."""
         run = replay if learner.is_compiled() else interpreted(replay)
         past = (self.labels, self.actions, self.rewards, self.lengths)
         run(learner.update, tables, *(a[first : self.k] for a in past))
 
-    def decoder(self) -> Decoder:
-        """What it has learnt so far, as a decoder."""
-        each = [_decoder_of(oracle).widened(self.n_labels) for oracle in self.oracles]
-        return Decoder(tuple(f.fitted[0] for f in each), np.concatenate([f.order for f in each]))
+    def decoder(self) -> FittedDecoder:
+        """Return what has been learnt so far as a decoder that no longer changes."""
+        each = [
+            _decoder_of(oracle, int(n)).widened(self.n_labels)
+            for oracle, n in zip(self.oracles, self._n_labels)
+        ]
+        fitted = tuple(f.fitted[0] for f in each)
+        return FittedDecoder(fitted, np.concatenate([f.order for f in each]))
 
 
-class _Refitted:
-    """Any oracle online: fitted anew when its data have grown by half, and FixLabel keeps names."""
+class _RefittedOracle:
+    """Makes any oracle incremental: refits it when its data have grown by half, with FixLabel."""
 
-    def __init__(self, oracle: Any, key: np.uint64, min_count: float) -> None:
+    def __init__(self, oracle: Any, key: np.uint64) -> None:
         self.oracle, self.key = oracle, key
-        self.Z = LabelStandard(pooled=True, min_count=min_count, most=500)
-        self.f = know_nothing()
+        self.Z = LabelStandard(pooled=True, min_count=10, max_examples=500)
+        self.f = constant_decoder()
         self.data: list[NDArray[Any]] = []
         self.labels_ = np.zeros(0, np.int64)
-        self.relabelled_ = False
+        self._changed = np.zeros(0, np.int64)
         self.n = self.learnt = self.fits = 0
 
     @property
     def n_labels_(self) -> int:
         return self.f.n_labels
 
-    def read(self, X: NDArray[Any]) -> NDArray[np.int32]:
+    def predict(self, X: NDArray[Any]) -> NDArray[np.int32]:
         return self.f.decode(np.zeros(len(X), np.int64), X)
 
-    def take(self, X: NDArray[Any]) -> None:
+    def partial_fit(self, X: NDArray[Any]) -> None:
         self.data.append(X)
         self.n += len(X)
         before = self.labels_
         if self.n >= 1.5 * self.learnt:
-            self._fit()
-            self.labels_ = self.read(self.data[0]).astype(np.int64)
+            self._refit()
+            self.labels_ = self.predict(self.data[0]).astype(np.int64)
         else:
-            self.labels_ = np.concatenate([before, self.read(X)])
-        self.relabelled_ = not np.array_equal(self.labels_[: len(before)], before)
+            self.labels_ = np.concatenate([before, self.predict(X)])
+        self._changed = np.flatnonzero(self.labels_[: len(before)] != before)
 
-    def _fit(self) -> None:
+    def changed_labels(self) -> NDArray[np.int64]:
+        return self._changed
+
+    def _refit(self) -> None:
         self.data, self.learnt = [np.concatenate(self.data)], self.n
-        with np.errstate(over="ignore"):
-            fitted = fit_oracle(
-                self.oracle, self.data[0], np.uint64(rng.child(self.key, self.fits))
-            )
+        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits))
         self.fits += 1
-        self.f = fix_label(Decoder.of((fitted,), self.f.n_labels), self.Z)
+        self.f = fix_label(FittedDecoder.of((fitted,), self.f.n_labels), self.Z)
         self.Z.confirm(self.f, Observations(np.zeros(self.n, np.int64), self.data[0]))
 
 
-def _decoder_of(oracle: DirichletMixture | _Refitted) -> Decoder:
-    if isinstance(oracle, _Refitted):
+def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:
+    if isinstance(oracle, _RefittedOracle):
         return oracle.f
-    if oracle.n_labels_ == 0:  # it has seen nothing
-        return Decoder.of((Fitted(Constant(), 1),))
-    return Decoder.of((Fitted(LinearScores(*oracle.scores()), oracle.n_labels_),))
+    if n_labels == 0:  # it has seen nothing
+        return constant_decoder()
+    scores = to_scores(oracle)
+    predictor = deepcopy(oracle) if scores is oracle else scores
+    return FittedDecoder.of((FittedOracle(predictor, n_labels),))

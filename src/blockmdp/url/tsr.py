@@ -1,7 +1,7 @@
-"""TSR, the trajectory sampling routine (Feng et al. 2020, Algorithm 2), as written and as
-practised.
+"""TSR, the trajectory sampling routine (Feng et al. 2020, Algorithm 2), as written and as used in
+the experiments.
 
-Each departure of the experiments from the algorithm is a field of `TSR`.
+Each difference between the two is a field of `TSR`.
 """
 
 from __future__ import annotations
@@ -15,60 +15,53 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from blockmdp import rng, streams
-from blockmdp.decoder import Decoder, know_nothing
-from blockmdp.oracles.fitting import Fitted, fit_oracle
-from blockmdp.simulators import Observations, Policy, Simulator
+from blockmdp.decoders import FittedDecoder, constant_decoder
+from blockmdp.history import Refit
+from blockmdp.oracles.fitting import FittedOracle, fit_oracle
+from blockmdp.policy import Policy
+from blockmdp.simulators import Simulator
+from blockmdp.trajectories import Observations
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
-__all__ = ["TSR", "Refit", "agreement"]
-
-
-@dataclass(frozen=True)
-class Refit:
-    """What one training of the decoder did: a line in the agent's diary.
-
-    Attributes
-    ----------
-    k : the learner's episode (from 0) before which it happened.
-    trajectories : drawn in all by then.
-    f, pi : the decoder that came of it, and the policy on its labels; kept where asked for.
-    notes : what was out of the ordinary in the oracle's fitting.
-    confirmed : the (level, label) that its test data confirmed.
-    agreement : with the decoder before, on fresh data, up to a permutation; NaN for the first.
-    relabelled : labels whose name changed against the decoder before, by most of their data;
-        online, earlier observations that are read otherwise now.
-    """
-
-    k: int
-    trajectories: int
-    f: Decoder | None
-    pi: NDArray[np.float64] | None
-    notes: tuple[str, ...]
-    confirmed: tuple[tuple[int, int], ...]
-    agreement: float
-    relabelled: int
+__all__ = ["TSR", "agreement"]
 
 
 @dataclass
 class TSR:
-    """Algorithm 2. Holds what it keeps between calls: the policies Pi, Z, the decoder f.
+    """Algorithm 2. Keeps the policies Pi, the label standard Z and the decoder f between calls.
 
     Parameters
     ----------
-    simulator, oracle : where trajectories come from, and what learns from their observations.
-    J : iterations a call, at the most.
-    B : batch size.
-    B_test : test trajectories an iteration; B as written.
-    resample : draw all training data anew from Unif(Pi) in each iteration, as written; else keep
-        earlier data and add a batch by the newest policy, as practised.
-    growth : each batch is so many times the one before, while the decoder is not stable.
-    stable : stop once two decoders in a row agree so far on fresh data, up to a permutation of
-        their labels; None never stops early, as written.
-    pool_levels : one decoder for all levels; else one each, as written.
-    match_labels : call FixLabel, as written.
-    Z : the label standard data.
-    memory : keep at most so many observations, the newest, for further training.
-    record : keep every decoder in the diary.
+    simulator : Simulator
+        Where trajectories come from.
+    oracle : estimator
+        Learns to decode their observations.
+    J : int
+        Iterations in each call, if not stopped early.
+    B : int
+        Batch size.
+    B_test : int
+        Test trajectories in each iteration; B in the paper.
+    resample : bool
+        Draw all training data again from Unif(Pi) in each iteration, as in the paper. If False,
+        keep earlier data and add a batch by the newest policy.
+    growth : float
+        Factor by which the batch grows from one iteration to the next.
+    stop_agreement : float or None
+        Stop when two successive decoders agree on at least this fraction of each label, on fresh
+        data and up to a permutation of the labels. None never stops early, as in the paper.
+    pool_levels : bool
+        One decoder for all levels; if False one for each level, as in the paper.
+    fix_labels : bool
+        Call FixLabel, as in the paper.
+    Z : LabelStandard
+        Label standard data.
+    memory : int or None, default=None
+        Observations kept for further training, the newest; None keeps all.
+    record : bool, default=False
+        Keep every decoder in the history.
+    restart : int, default=0
+        Number of the restart, for the oracle's random states.
     """
 
     simulator: Simulator
@@ -78,22 +71,22 @@ class TSR:
     B_test: int
     resample: bool
     growth: float
-    stable: float | None
+    stop_agreement: float | None
     pool_levels: bool
-    match_labels: bool
+    fix_labels: bool
     Z: LabelStandard
     memory: int | None = None
     record: bool = False
     restart: int = 0
-    f: Decoder = field(default_factory=know_nothing)
+    f: FittedDecoder = field(default_factory=constant_decoder)
     Pi: list[Policy] = field(default_factory=list)
     data: Observations | None = None
-    diary: list[Refit] = field(default_factory=list)
+    history: list[Refit] = field(default_factory=list)
     is_stable: bool = False
     fits: int = 0
 
-    def decoder(self, pi: NDArray[np.float64], k: int) -> Decoder:
-        """Train the decoder for the policy pi of episode k (from 1). pi: (H, labels, A)."""
+    def decoder(self, pi: NDArray[np.float64], k: int) -> FittedDecoder:
+        """Train the decoder for the policy pi (H, n_labels, A) of episode k (from 1)."""
         batch = float(self.B)
         for _ in range(self.J):  # 3
             policy = Policy(pi, self.f)
@@ -111,10 +104,10 @@ class TSR:
                 break
         return self.f
 
-    def retrain(self, pi: NDArray[np.float64], fresh: Observations, k: int) -> Decoder:
-        """As practised: go on training on what the learner has just seen.
+    def retrain(self, pi: NDArray[np.float64], fresh: Observations, k: int) -> FittedDecoder:
+        """Train on what the learner has just seen, as in the experiments.
 
-        Half of it joins the training data, the other half tests, and joins them afterwards.
+        Half of it joins the training data. The other half tests the decoder, and joins afterwards.
         """
         fresh = self._shuffled(fresh)
         rows = _rows_by_level(fresh.levels)
@@ -134,7 +127,7 @@ class TSR:
         return self.data
 
     def _forget(self, data: Observations) -> Observations:
-        """Keep the newest observations, as many of each level, and no more than `memory`."""
+        """Keep at most `memory` observations: the newest, equally many of each level."""
         if self.memory is not None and len(data) > self.memory:
             most = max(self.memory // (self.simulator.horizon + 1), 1)
             kept = [rows[-most:] for rows in _rows_by_level(data.levels)]
@@ -143,10 +136,8 @@ class TSR:
         return data
 
     def _shuffled(self, new: Observations) -> Observations:
-        """In an order that favours no latent state, since old observations may be forgotten."""
-        with np.errstate(over="ignore"):
-            key = np.uint64(rng.child(streams.estimator(self.simulator.seed), 2**40 + self.restart))
-            key = np.uint64(rng.child(key, self.fits))
+        """Shuffle, so that forgetting old observations favours no latent state."""
+        key = rng.key(streams.estimator(self.simulator.seed), 2**40 + self.restart, self.fits)
         flat = new.x.reshape(len(new), -1)
         sort = np.lexsort((*flat.T, new.levels))  # engines hand them over in different orders
         at = sort[np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])]
@@ -155,41 +146,51 @@ class TSR:
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
         before = self.f
         n_labels = max(self.Z.n_labels, before.n_labels)
-        f = Decoder.of(self._fit(D), n_labels)  # 7
-        if self.match_labels:
+        f = FittedDecoder.of(self._fit(D), n_labels)  # 7
+        if self.fix_labels:
             f = fix_label(f, self.Z)  # 8
-        confirmed = tuple(self.Z.confirm(f, test)) if self.match_labels else ()  # 9-12
+        confirmed = tuple(self.Z.confirm(f, test)) if self.fix_labels else ()  # 9-12
         first = self.fits == 0
         agreed = math.nan if first or len(test) == 0 else agreement(before, f, test)
-        self.is_stable = self.stable is not None and agreed >= self.stable
+        self.is_stable = self.stop_agreement is not None and agreed >= self.stop_agreement
         relabelled = 0 if first else _relabelled(before, f, test)
         self.f = f
         self.fits += 1
         drawn = self.simulator.episodes
-        kept, acted = (f, pi) if self.record else (None, None)
-        self.diary.append(Refit(k - 1, drawn, kept, acted, f.notes, confirmed, agreed, relabelled))
+        policy = Policy(pi, f) if self.record else None
+        self.history.append(Refit(k - 1, drawn, policy, f.notes, confirmed, agreed, relabelled))
 
-    def _fit(self, D: Observations) -> tuple[Fitted, ...]:
-        with np.errstate(over="ignore"):
-            key = np.uint64(rng.child(streams.estimator(self.simulator.seed), self.restart))
-            key = np.uint64(rng.child(key, self.fits))
-            if self.pool_levels:
-                return (fit_oracle(self.oracle, D.x, key),)
-            return tuple(
-                fit_oracle(self.oracle, D.x[D.levels == h], np.uint64(rng.child(key, h)))
-                for h in range(self.simulator.horizon + 1)
-            )
+    def _fit(self, D: Observations) -> tuple[FittedOracle, ...]:
+        key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
+        if self.pool_levels:
+            return (fit_oracle(self.oracle, D.x, key),)
+        return tuple(
+            fit_oracle(self.oracle, D.x[D.levels == h], rng.key(key, h))
+            for h in range(self.simulator.horizon + 1)
+        )
 
 
 def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(levels == h) for h in np.unique(levels)]
 
 
-def agreement(one: Decoder, other: Decoder, data: Observations) -> float:
-    """The share of each label on which two decoders agree, up to the best permutation of labels.
+def agreement(one: FittedDecoder, other: FittedDecoder, data: Observations) -> float:
+    """Share of each label on which two decoders agree, up to the best permutation of the labels.
 
-    Averaged over the labels of `one` that occur, so that a rare label weighs as much as a common
-    one, and over the levels where each level has its own decoder: the least agreeing level counts.
+    It is the mean over the labels of `one` that occur, so that a rare label weighs as much as a
+    common one. If each level has its own decoder, the level that agrees least counts.
+
+    Parameters
+    ----------
+    one, other : FittedDecoder
+        Decoders to compare.
+    data : Observations
+        Observations to compare them on.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
     """
     pooled = one.pooled and other.pooled
     groups = np.zeros_like(data.levels) if pooled else data.levels
@@ -206,8 +207,8 @@ def agreement(one: Decoder, other: Decoder, data: Observations) -> float:
     return worst
 
 
-def _relabelled(before: Decoder, after: Decoder, data: Observations) -> int:
-    """How many labels of `before`, at each level, have most of their data called otherwise now."""
+def _relabelled(before: FittedDecoder, after: FittedDecoder, data: Observations) -> int:
+    """Count the labels of `before`, at each level, most of whose data have another label now."""
     if len(data) == 0:
         return 0
     a, b = before.decode(data.levels, data.x), after.decode(data.levels, data.x)

@@ -32,29 +32,48 @@ __all__ = [
 
 def _package_digest() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 _STAMP = _package_digest()
 
+keys_wrap_around = np.errstate(over="ignore")
+"""Decorator for interpreted code: 64-bit keys overflow by design, and numpy would warn."""
+
 
 def _compile(
     function: Callable[..., Any], *, cache: bool = True, **options: Any
 ) -> Callable[..., Any]:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return keys_wrap_around(function)
     compiled = numba.njit(error_model="numpy", **options)(function)
     if not cache:
         return compiled
     try:
         compiled.enable_caching()
-        compiled._cache._cache_file._source_stamp = _STAMP
+        file = compiled._cache._cache_file
+        file._source_stamp = _STAMP
+        file._load_index = _or_empty(file._load_index)
     except (
         AttributeError,
         RuntimeError,
     ):  # JIT disabled, another numba, or no directory to write in
         pass
     return compiled
+
+
+def _or_empty(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
+    """Take an index that cannot be read, such as one of another version, for an empty one."""
+
+    def load_index() -> dict[Any, Any]:
+        try:
+            return load()
+        except Exception:
+            return {}
+
+    return load_index
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,4 +129,4 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 
 def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
     """The plain Python function under a compiled one."""
-    return getattr(function, "py_func", function)
+    return keys_wrap_around(function.py_func) if is_compiled(function) else function

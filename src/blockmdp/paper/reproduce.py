@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA
 
-from blockmdp.agents.decoded import confusion
 from blockmdp.envs import lock_bernoulli, lock_gaussian
-from blockmdp.experiments import figures
-from blockmdp.experiments.claims import as_text, claims_of, horizon_slopes
 from blockmdp.experiments.driver import cores, run_studies
 from blockmdp.experiments.progress import duration
-from blockmdp.experiments.report import DecoderView, Report, write_report
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.runs import environment
 from blockmdp.experiments.study import Setting, Study, StudyError
+from blockmdp.measures import confusion
+from blockmdp.paper.claims import as_text, claims_of, horizon_slopes
+from blockmdp.paper.report import DecoderView, Report, write_report
+from blockmdp.plots import curves as figures
 from blockmdp.url import URL
 
 __all__ = ["PARTS", "naive_seconds", "reproduce", "studies_folder"]

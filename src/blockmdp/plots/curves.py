@@ -7,13 +7,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,27 +19,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from blockmdp.plots.style import COLOURS, GREY, style
+
 __all__ = ["Curve", "Panel", "Points", "growth", "learning_curves", "save"]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, in an order of falling contrast
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
-_GREY = "#666666"
-_SETTINGS: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "legend.fontsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "pdf.fonttype": 42,  # fonts that journals accept
-    "svg.hashsalt": "blockmdp",  # the same data gives the same file
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +153,7 @@ def _grid(
     titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.07)) for panel in panels]
     lines = max((title.count("\n") for title in titles), default=0)
     height = 0.5 + 0.2 * -(-len(entries) // in_a_row) + (1.6 + 0.15 * lines) * rows
-    with _settings():
+    with style():
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.04)
         figure = Figure((width, height), layout=layout)
         grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
@@ -203,15 +185,10 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "sv
         "svg": {"metadata": {"Date": None}},
     }
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
-    with _settings():
+    with style():
         for kind, path in zip(formats, paths):
             figure.savefig(path, **options.get(kind, {}))
     return paths
-
-
-def _settings() -> AbstractContextManager[None]:
-    """Matplotlib's defaults and ours on top, whatever the user's own are; undone at the end."""
-    return style.context(_SETTINGS, after_reset=True)
 
 
 def _wrapped(title: str, width: int) -> str:
@@ -223,12 +200,12 @@ def _wrapped(title: str, width: int) -> str:
 def _draw(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
     for curve in panel.curves:
         i = looks.index(curve.label)
-        colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
+        colour, dashes = COLOURS[i % len(COLOURS)], _DASHES[i % len(_DASHES)]
         low, high = curve.mean - curve.std, curve.mean + curve.std
         ax.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
         ax.plot(curve.x, curve.mean, color=colour, linestyle=dashes, lw=1.5, label=curve.label)
     if panel.optimum is not None:
-        ax.axhline(panel.optimum, color=_GREY, lw=0.8, zorder=1, label="optimum")
+        ax.axhline(panel.optimum, color=GREY, lw=0.8, zorder=1, label="optimum")
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _thousands(x)))
@@ -237,7 +214,7 @@ def _draw(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
 def _draw_points(ax: Axes, panel: Panel, looks: Sequence[str]) -> None:
     for points in panel.curves:
         i = looks.index(points.label)
-        colour, dashes = _COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)]
+        colour, dashes = COLOURS[i % len(COLOURS)], _DASHES[i % len(_DASHES)]
         top = np.where(np.isfinite(points.high), points.high, points.median)
         bars = (points.median - points.low, top - points.median)
         ax.errorbar(

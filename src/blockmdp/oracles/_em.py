@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from blockmdp.kernels.jit import jit
+from blockmdp.jit import jit
 
 __all__ = ["em"]
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.decode import linear_labels
-from blockmdp.oracles.fitting import Constant, Fitted
-from blockmdp.oracles.folded import LinearScores
-from blockmdp.sights import Sight, by_level
+from blockmdp.decoders.base import Decoder
+from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
+from blockmdp.oracles.scores import LinearScores, linear_labels
+from blockmdp.trajectories import by_level
 
-__all__ = ["Decoder", "decode_mixture", "know_nothing"]
+__all__ = ["FittedDecoder", "constant_decoder", "decode_mixture"]
 
 
 @dataclass(frozen=True, eq=False)
-class Decoder:
+class FittedDecoder:
     """f_[H+1]: observations of each level to labels.
 
     Parameters
@@ -28,11 +28,11 @@ class Decoder:
         called order[., l] here.
     """
 
-    fitted: tuple[Fitted, ...]
+    fitted: tuple[FittedOracle, ...]
     order: NDArray[np.int32]
 
     @classmethod
-    def of(cls, fitted: tuple[Fitted, ...], n_labels: int = 1) -> Decoder:
+    def of(cls, fitted: tuple[FittedOracle, ...], n_labels: int = 1) -> FittedDecoder:
         """The labels just as the oracles give them, with room for n_labels."""
         n = max(n_labels, *(f.n_labels for f in fitted))
         return cls(fitted, np.tile(np.arange(n, dtype=np.int32), (len(fitted), 1)))
@@ -69,7 +69,7 @@ class Decoder:
             labels[rows] = self.order[h][self.fitted[h].predict(x[rows])]
         return labels
 
-    def widened(self, n_labels: int) -> Decoder:
+    def widened(self, n_labels: int) -> FittedDecoder:
         """The same decoder with room for n_labels, of which it does not use the new ones."""
         if n_labels <= self.n_labels:
             return self
@@ -77,7 +77,7 @@ class Decoder:
         order = np.hstack([self.order, np.tile(new, (len(self.order), 1))])
         return replace(self, order=order)
 
-    def swap(self, group: int, one: int, other: int) -> Decoder:
+    def swap(self, group: int, one: int, other: int) -> FittedDecoder:
         """The decoder that says `one` where this says `other`, and the reverse."""
         order = self.order.copy()
         row = self.order[group]
@@ -87,25 +87,25 @@ class Decoder:
 
 
 def decode_mixture(
-    sights: Sequence[Sight], which: NDArray[np.int64], level: int, x: NDArray[Any]
+    decoders: Sequence[Decoder], which: NDArray[np.int64], level: int, x: NDArray[Any]
 ) -> NDArray[np.int32]:
-    """The labels (n,) of one level's observations x (n, ...), x[i] as sights[which[i]] sees it.
+    """The labels (n,) of one level's observations x (n, ...), x[i] as decoders[which[i]] sees it.
 
-    Sights that score linearly are asked all at once, others one after the other.
+    Decoders that score linearly are asked all at once, others one after the other.
     """
     if len(x) == 0:
         return np.zeros(0, np.int32)
-    if len(sights) == 1:
-        return sights[0].decode(np.full(len(x), level), x)
-    scores = [_linear(f, level) for f in sights]
+    if len(decoders) == 1:
+        return decoders[0].decode(np.full(len(x), level), x)
+    scores = [_linear(f, level) for f in decoders]
     if all(s is not None for s in scores):
         K = max(len(s.b) for s in scores if s is not None)
-        L = max(f.n_labels for f in sights)
-        W = np.zeros((len(sights), K, x.reshape(len(x), -1).shape[1]))
-        b = np.full((len(sights), K), -np.inf)
-        order = np.zeros((len(sights), L), np.int32)
-        for i, (f, s) in enumerate(zip(sights, scores)):
-            assert isinstance(f, Decoder)
+        L = max(f.n_labels for f in decoders)
+        W = np.zeros((len(decoders), K, x.reshape(len(x), -1).shape[1]))
+        b = np.full((len(decoders), K), -np.inf)
+        order = np.zeros((len(decoders), L), np.int32)
+        for i, (f, s) in enumerate(zip(decoders, scores)):
+            assert isinstance(f, FittedDecoder)
             assert s is not None
             W[i, : len(s.b)], b[i, : len(s.b)] = s.W, s.b
             order[i, : f.n_labels] = f.order[f.group(level)]
@@ -114,17 +114,17 @@ def decode_mixture(
     labels = np.empty(len(x), np.int32)
     for i in np.unique(which):
         rows = which == i
-        labels[rows] = sights[i].decode(np.full(int(rows.sum()), level), x[rows])
+        labels[rows] = decoders[i].decode(np.full(int(rows.sum()), level), x[rows])
     return labels
 
 
-def _linear(f: Sight, level: int) -> LinearScores | None:
-    predictor = f.fitted[f.group(level)].predictor if isinstance(f, Decoder) else None
-    if isinstance(predictor, Constant):
+def _linear(f: Decoder, level: int) -> LinearScores | None:
+    predictor = f.fitted[f.group(level)].predictor if isinstance(f, FittedDecoder) else None
+    if isinstance(predictor, ConstantPredictor):
         return LinearScores(np.zeros((1, 1)), np.zeros(1))
     return predictor if isinstance(predictor, LinearScores) else None
 
 
-def know_nothing() -> Decoder:
+def constant_decoder() -> FittedDecoder:
     """The decoder before any data: one label for all."""
-    return Decoder.of((Fitted(Constant(), 1),))
+    return FittedDecoder.of((FittedOracle(ConstantPredictor(), 1),))

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from blockmdp.kernels.jit import jit
+from blockmdp.jit import jit
 
-__all__ = ["best_cut", "common_mean", "evidence", "nearest", "place", "scores", "settle"]
+__all__ = ["assign", "best_cut", "common_mean", "evidence", "map_sweeps", "nearest", "scores"]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
 LOG_PI = math.log(math.pi)
@@ -108,7 +108,7 @@ def scores(bits, counts, sums, ratio):
     mean = np.zeros(d)
     common_mean(bits, counts, sums, ratio, mean)
     for k in range(K):
-        believe(bits, k, counts, sums, mean, 0.0, ratio, 1.0, W, b, g)
+        predictive(bits, k, counts, sums, mean, 0.0, ratio, 1.0, W, b, g)
         if counts[k] == 0:
             b[k] = -np.inf
         elif not bits:  # as if all were known equally well
@@ -136,7 +136,7 @@ def nearest(x, centre, W, b):
 
 
 @jit
-def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
+def predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
     """What label k predicts: log p(x) = b + W x - g |x|^2 / 2, up to a constant, in place."""
     d = sums.shape[1]
     n = counts[k]
@@ -159,7 +159,7 @@ def believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
 
 
 @jit
-def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
+def map_sweeps(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
     """Move each row to its likeliest label given all the others, or to one of its own, until none
     moves; z (n,), counts (K,) and sums (K, d) are changed in place.
 
@@ -175,7 +175,7 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
     mean = np.zeros(d)
     common_mean(bits, counts, sums, ratio, mean)
     for k in range(K):
-        believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+        predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
         V[:, k] = W[k]
     own = (np.zeros(1, np.int64), np.zeros((1, d)), np.zeros((1, d)), np.zeros(1), np.zeros(1))
     moves = 0
@@ -197,7 +197,7 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
                 if counts[k] > 0 and k != old:
                     score = scores[k] - 0.5 * g[k] * square + math.log(counts[k])
                 elif k == old:
-                    score = without(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own)
+                    score = leave_one_out(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own)
                     score += math.log(counts[k] - 1) if counts[k] > 1 else log_alpha
                 elif not empty and counts[old] > 1:  # a row alone would only change its name
                     empty = True
@@ -213,7 +213,7 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
                 take(x, i, old, -1, counts, sums)
                 take(x, i, best, 1, counts, sums)
                 for k in (old, best):
-                    believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+                    predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
                     V[:, k] = W[k]
         moves += moved
         if moved == 0:
@@ -222,14 +222,14 @@ def settle(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
 
 
 @jit
-def without(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own):
+def leave_one_out(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own):
     """The log probability of row i under its label k, had that not seen it."""
     count, total, W, b, g = own
     d = x.shape[1]
     count[0] = counts[k] - 1
     for j in range(d):
         total[0, j] = sums[k, j] - x[i, j]
-    believe(bits, 0, count, total, mean, dim, ratio, noise, W, b, g)
+    predictive(bits, 0, count, total, mean, dim, ratio, noise, W, b, g)
     score = b[0]
     for j in range(d):
         score += (W[0, j] - 0.5 * g[0] * x[i, j]) * x[i, j]
@@ -248,11 +248,11 @@ def take(x, i, k, sign, counts, sums):
 
 
 @jit
-def place(bits, x, counts, sums, square, dim, ratio, noise, log_alpha, W, b, g, known):
+def assign(bits, x, counts, sums, square, dim, ratio, noise, log_alpha, W, b, g, known):
     """Give one more row x (d,) its label: the likeliest, or one of its own if that explains all
     data better. counts and sums are changed in place; `square` is that of all rows, with this one.
 
-    W (K, d), b, g: what the labels predict (see `believe`), where it is `known` (K,).
+    W (K, d), b, g: what the labels predict (see `predictive`), where it is `known` (K,).
 
     Returns the label, whether it is new, and the ratio and the noise from then on.
     """
@@ -267,7 +267,7 @@ def place(bits, x, counts, sums, square, dim, ratio, noise, log_alpha, W, b, g, 
         if counts[k] == 0 and empty >= 0:
             continue
         if not (bits and known[k]):
-            believe(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
+            predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
             known[k] = True
         score = b[k]
         for j in range(d):

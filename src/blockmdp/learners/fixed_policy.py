@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.kernels.jit import inlined, jit
-from blockmdp.kernels.simulate import learn, no_plan
+from blockmdp.jit import inlined, jit
 from blockmdp.learners.base import Learner
+from blockmdp.loop import learn, no_plan
 from blockmdp.rng import uniform
 
-__all__ = ["Follow"]
+__all__ = ["FixedPolicy"]
 
 
 class Tables(NamedTuple):
@@ -46,7 +46,7 @@ def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
 
 
 @dataclass(frozen=True, eq=False)
-class Follow(Learner):
+class FixedPolicy(Learner):
     """Acts by pi (H, labels, A); at random where it meets a label that pi does not know."""
 
     pi: NDArray[np.float64]

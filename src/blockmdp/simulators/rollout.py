@@ -1,17 +1,17 @@
 """Many trajectories of given policies at once, level by level.
 
-The random numbers of each trajectory are those of `blockmdp.kernels.simulate`.
+The random numbers of each trajectory are those of `blockmdp.loop`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from blockmdp.kernels.jit import jit
-from blockmdp.kernels.simulate import first_state, next_state, pay
-from blockmdp.rng import child, step, uniform
+from blockmdp.dynamics import first_state, next_state, sample_reward
+from blockmdp.jit import jit
+from blockmdp.rng import step, uniform
 
-__all__ = ["advance", "choose", "choose_one", "number_visits", "start"]
+__all__ = ["advance", "choose", "choose_one", "start"]
 
 
 @jit
@@ -21,19 +21,6 @@ def start(initial, e):
     for i in range(len(e)):
         s[i] = first_state(initial, e[i])
     return s
-
-
-@jit
-def number_visits(cell_keys, visits, s):
-    """Keys (n,) of what is seen of the states s (n,), in their order; counts the visits.
-
-    cell_keys: (S,), the keys of one level's states. visits: (S,), changed in place.
-    """
-    keys = np.empty(len(s), np.uint64)
-    for i in range(len(s)):
-        keys[i] = child(cell_keys[s[i]], visits[s[i]])
-        visits[s[i]] += 1
-    return keys
 
 
 @jit
@@ -68,5 +55,5 @@ def advance(model, h, s, a, e):
     r = np.empty(len(s))
     for i in range(len(s)):
         t[i] = next_state(model, h, s[i], a[i], e[i])
-        r[i] = pay(model, h, s[i], a[i], t[i], e[i])
+        r[i] = sample_reward(model, h, s[i], a[i], t[i], e[i])
     return t, r

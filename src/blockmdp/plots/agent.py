@@ -6,12 +6,10 @@ Nothing global changes: no window opens, and matplotlib's settings are left as t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -19,38 +17,31 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from blockmdp.agents.decoded import DecodingAgent, accuracy, confusion, decoded_value
+from blockmdp.decoders import FittedDecoder
+from blockmdp.history import Level, Refit, Snapshot
 from blockmdp.mdp import BlockMDP
-from blockmdp.pcid.agent import Level
-from blockmdp.url.tsr import Refit
+from blockmdp.measures import accuracy, confusion, value
+from blockmdp.plots.style import BLUE, GREEN, GREY, ORANGE, style
+from blockmdp.policy import Policy
 
-__all__ = ["BLUE", "GREEN", "GREY", "ORANGE", "look", "picture"]
+__all__ = ["plot_agent"]
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # after Okabe and Ito
-_SETTINGS: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.labelsize": 9,
-    "figure.titlesize": 9,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 _FEW = 50  # points that are marked one by one; trainings whose decoder is measured
 
 
-def look() -> AbstractContextManager[None]:
-    """The package's settings on top of matplotlib's defaults, whatever the user's own are; undone
-    at the end.
-    """
-    return style.context(_SETTINGS, after_reset=True)
+class FittedAgent(Protocol):
+    """What `plot_agent` reads of a fitted agent; all that `blockmdp.Agent` has."""
+
+    policy_: Policy
+    returns_: NDArray[np.float64]
+    trajectories_: NDArray[np.int64]
+    ledger_: dict[str, int]
+    history_: list[Any]
+    mdp_: BlockMDP | None
+    seed_: int
 
 
-def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
+def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     """Draw what a fitted agent did, in up to six panels.
 
     The upper row: the sliding mean of the returns against all trajectories drawn, the oracle's
@@ -74,35 +65,38 @@ def picture(agent: DecodingAgent, *, level: int | None = None) -> Figure:
     --------
     >>> from blockmdp import URL, lock_bernoulli
     >>> agent = URL(batch=50, iterations=2).fit(lock_bernoulli(horizon=3), episodes=500)
-    >>> [axes.get_title(loc="left") for axes in picture(agent).axes][:3]
+    >>> [axes.get_title(loc="left") for axes in plot_agent(agent).axes][:3]
     ['Returns', 'Accuracy of the decoder', 'Labels of each state']
     """
-    if not hasattr(agent, "returns_"):
-        raise ValueError("there is nothing to draw yet: call fit first")
-    mdp = agent.mdp_
+    mdp, decoder = agent.mdp_, agent.policy_.decoder
     if level is not None and (mdp is None or not 0 <= level <= mdp.horizon):
         has = "the problem is a black box" if mdp is None else f"levels are 0 to {mdp.horizon}"
         raise ValueError(f"level {level!r} cannot be shown: {has}")
-    diary = getattr(agent, "diary_", [])
-    refits = [entry for entry in diary if isinstance(entry, Refit)]
-    found = [entry for entry in diary if isinstance(entry, Level)]
-    trainings = _Trainings.of(agent, mdp, refits) if refits else None
-    inside = None if mdp is None else _Inside(mdp, agent.confusion(), mdp.reachability() > 0)
-    upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent, inside, diary)]
+    refits = [entry for entry in agent.history_ if isinstance(entry, Refit)]
+    found = [entry for entry in agent.history_ if isinstance(entry, Level)]
+    trainings = _Trainings.of(refits) if refits else None
+    inside, on_the_way = None, None
+    if mdp is not None and isinstance(decoder, FittedDecoder):
+        inside = _Inside(mdp, confusion(mdp, decoder, seed=agent.seed_), mdp.reachability() > 0)
+    if mdp is not None:
+        on_the_way = _Policies.of(mdp, agent.seed_, agent.history_)
+    upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent)]
     lower: list[Callable[[Axes], None]] = []
-    if inside is not None:
+    if inside is not None and isinstance(decoder, FittedDecoder):
         upper.append(lambda ax: _accuracy(ax, inside))
-        upper.append(lambda ax: _labels(ax, inside, agent.decoder_.pooled, level))
+        upper.append(lambda ax: _labels(ax, inside, decoder.pooled, level))
     if trainings is not None:
-        lower.append(lambda ax: _agreement(ax, trainings))
-        lower.append(lambda ax: _names(ax, trainings, agent.decoder_.pooled, inside))
-        if inside is not None and len(trainings.measured):
-            lower.append(lambda ax: _values(ax, trainings, inside.mdp))
+        pooled = isinstance(decoder, FittedDecoder) and decoder.pooled
+        since_start = _kept(agent) == 0
+        lower.append(lambda ax: _agreement(ax, trainings, on_the_way, since_start))
+        lower.append(lambda ax: _names(ax, trainings, pooled, inside, since_start))
+    if on_the_way is not None and mdp is not None:
+        lower.append(lambda ax: _values(ax, on_the_way, mdp))
     if found:
         lower.append(lambda ax: _found(ax, found, inside))
         lower.append(lambda ax: _reach(ax, found, inside))
     rows = [upper + lower] if len(upper) == 1 else [row for row in (upper, lower) if row]
-    with look():
+    with style():
         width = 3.6 * max(2, *map(len, rows))
         layout = ConstrainedLayoutEngine(w_pad=0.08)
         figure = Figure((width, 0.4 + 2.9 * len(rows)), layout=layout)
@@ -127,67 +121,74 @@ class _Inside:
 
 @dataclass(frozen=True)
 class _Trainings:
-    """The diary as arrays (n,); accuracy and value of those that were measured (m,)."""
+    """The refits in the history, as arrays (n,)."""
 
     x: NDArray[np.float64]
     agreement: NDArray[np.float64]
     confirmed: NDArray[np.int64]
     relabelled: NDArray[np.int64]
     noted: NDArray[np.bool_]
-    measured: NDArray[np.int64]
-    accuracy: NDArray[np.float64]
-    value: NDArray[np.float64]
-    since_start: bool
 
     @classmethod
-    def of(cls, agent: DecodingAgent, mdp: BlockMDP | None, diary: Sequence[Refit]) -> _Trainings:
-        kept = np.array([i for i, d in enumerate(diary) if d.f is not None and d.pi is not None])
-        measured = np.empty(0, np.int64)
-        if mdp is not None and len(kept):
-            n = min(len(kept), _FEW)
-            measured = kept[np.linspace(0, len(kept) - 1, n).round().astype(np.int64)]
-        right, value = np.empty(len(measured)), np.empty(len(measured))
-        for j, i in enumerate(measured.tolist()):
-            assert mdp is not None
-            samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
-            f, pi = diary[i].f, diary[i].pi
-            assert f is not None
-            assert pi is not None
-            C = confusion(mdp, f, samples, agent.seed_)
-            right[j] = accuracy(C, mdp.reachability() > 0).min()
-            value[j] = decoded_value(mdp, pi, C)
+    def of(cls, refits: Sequence[Refit]) -> _Trainings:
         return cls(
-            np.array([d.trajectories for d in diary], np.float64),
-            np.array([d.agreement for d in diary], np.float64),
-            np.cumsum([len(d.confirmed) for d in diary]),
-            np.array([d.relabelled for d in diary], np.int64),
-            np.array([bool(d.notes) for d in diary]),
-            measured,
-            right,
-            value,
-            _kept(agent) == 0,
+            np.array([d.trajectories for d in refits], np.float64),
+            np.array([d.agreement for d in refits], np.float64),
+            np.cumsum([len(d.confirmed) for d in refits]),
+            np.array([d.relabelled for d in refits], np.int64),
+            np.array([bool(d.notes) for d in refits]),
         )
 
 
-def _kept(agent: DecodingAgent) -> int:
+@dataclass(frozen=True)
+class _Policies:
+    """Recorded policies, at most `_FEW` spread evenly: their exact values (m,) and, where they
+    decode, the accuracy at the worst level (m,).
+    """
+
+    x: NDArray[np.float64]
+    value: NDArray[np.float64]
+    accuracy: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, mdp: BlockMDP, seed: int, history: Sequence[Any]) -> _Policies | None:
+        kept = [e for e in history if isinstance(e, Refit | Snapshot) and e.policy is not None]
+        if not kept:
+            return None
+        at = np.linspace(0, len(kept) - 1, min(len(kept), _FEW)).round().astype(int).tolist()
+        entries = [kept[i] for i in at]
+        samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
+        right, reachable = [], mdp.reachability() > 0
+        for entry in entries:
+            decoder = entry.policy.decoder
+            if isinstance(decoder, FittedDecoder):
+                right.append(accuracy(confusion(mdp, decoder, samples, seed), reachable).min())
+        return cls(
+            np.array([entry.trajectories for entry in entries], np.float64),
+            np.array([value(mdp, entry.policy, samples, seed) for entry in entries]),
+            np.array(right) if right else None,
+        )
+
+
+def _kept(agent: FittedAgent) -> int:
     """The restart whose policy the agent has."""
     means = getattr(agent, "evaluations_", np.empty(0))
     return int(np.argmax(means)) if len(means) else 0
 
 
-def _caption(agent: DecodingAgent) -> str:
+def _caption(agent: FittedAgent) -> str:
     name = type(agent).__name__ + (f" on {agent.mdp_.name}" if agent.mdp_ is not None else "")
     kinds = ", ".join(f"{kind} {n:,}" for kind, n in agent.ledger_.items() if n)
     return f"{name}, seed {agent.seed_}: {sum(agent.ledger_.values()):,} trajectories ({kinds})"
 
 
 # --- the panels -----------------------------------------------------------------------------------
-def _returns(ax: Axes, agent: DecodingAgent, inside: _Inside | None, diary: Sequence[Any]) -> None:
+def _returns(ax: Axes, agent: FittedAgent) -> None:
     restarts = getattr(agent, "restarts", 1)
     kept = _kept(agent)
     K = len(agent.returns_) // restarts
     window = max(1, min(1000, K // 20))
-    end = 0.0 if not diary else float(diary[-1].trajectories)
+    end = float(agent.history_[-1].trajectories) if agent.history_ else 0.0
     mean = f"mean of {window:,} episodes" if window > 1 else "each episode"
     for n in range(restarts) if K else ():
         x = agent.trajectories_[n * K : (n + 1) * K]
@@ -204,11 +205,11 @@ def _returns(ax: Axes, agent: DecodingAgent, inside: _Inside | None, diary: Sequ
             ax.plot(x[::step], y[::step], color=GREY, alpha=0.4, lw=1, label=label)
     if not K:
         _say(ax, "no episodes")
-    if inside is not None:
-        value = decoded_value(inside.mdp, agent.policy_, inside.C)
-        label = f"policy learnt: {round(value, 3):g}"
-        ax.plot(end, value, "D", ms=5, color=GREEN, zorder=4, clip_on=False, label=label)
-        _optimum(ax, inside.mdp)
+    if agent.mdp_ is not None:
+        reached = value(agent.mdp_, agent.policy_, seed=agent.seed_)
+        label = f"policy learnt: {round(reached, 3):g}"
+        ax.plot(end, reached, "D", ms=5, color=GREEN, zorder=4, clip_on=False, label=label)
+        _optimum(ax, agent.mdp_)
     ax.set_xlim(left=0)
     _finish(ax, "Returns", "trajectories of any kind", "return")
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -262,23 +263,25 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
     ax.yaxis.set_major_locator(MaxNLocator(12, integer=True))
 
 
-def _agreement(ax: Axes, t: _Trainings) -> None:
+def _agreement(ax: Axes, t: _Trainings, measured: _Policies | None, since_start: bool) -> None:
     compared = ~np.isnan(t.agreement)
     if compared.any():
         _crowd(ax, t.x[compared], t.agreement[compared], BLUE, "agreement with the last")
-    elif not len(t.measured):
+    elif measured is None:
         _say(ax, f"{len(t.x)} training{'s' * (len(t.x) > 1)}, none compared with the last")
-    if len(t.measured):
-        _line(ax, t.x[t.measured], t.accuracy, GREEN, "worst level's accuracy", marker="s")
+    if measured is not None and measured.accuracy is not None:
+        _line(ax, measured.x, measured.accuracy, GREEN, "worst level's accuracy", marker="s")
     if t.noted.any():
         x = t.x[t.noted]
         ax.plot(x, np.zeros(len(x)), "|", color=ORANGE, ms=9, label=f"notes ({len(x):,})")
     ax.set_ylim(-0.03, 1.04)
     _finish(ax, "Decoders in training", "", "share")
-    _over_trainings(ax, t)
+    _over_trainings(ax, t, since_start)
 
 
-def _names(ax: Axes, t: _Trainings, pooled: bool, inside: _Inside | None) -> None:
+def _names(
+    ax: Axes, t: _Trainings, pooled: bool, inside: _Inside | None, since_start: bool
+) -> None:
     x, n = t.x, t.confirmed
     marker = "o" if len(x) <= _FEW else None
     ax.step(x, n, where="post", color=BLUE, lw=1.5, marker=marker, ms=4, label="confirmed so far")
@@ -297,14 +300,14 @@ def _names(ax: Axes, t: _Trainings, pooled: bool, inside: _Inside | None) -> Non
     ax.set_ylim(-0.03 * top, 1.08 * top)
     _finish(ax, "Names of labels", "", "labels")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _over_trainings(ax, t)
+    _over_trainings(ax, t, since_start)
 
 
-def _values(ax: Axes, t: _Trainings, mdp: BlockMDP) -> None:
-    _line(ax, t.x[t.measured], t.value, GREEN, "policy of the time", marker="s")
+def _values(ax: Axes, policies: _Policies, mdp: BlockMDP) -> None:
+    _line(ax, policies.x, policies.value, GREEN, "policy at the time", marker="s")
     _optimum(ax, mdp)
-    _finish(ax, "Value of the policy", "", "expected return")
-    _over_trainings(ax, t)
+    _finish(ax, "Value of the policy", "trajectories of any kind", "expected return")
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _found(ax: Axes, levels: Sequence[Level], inside: _Inside | None) -> None:
@@ -358,9 +361,9 @@ def _optimum(ax: Axes, mdp: BlockMDP) -> None:
         ax.set_ylim(-0.03 * max(drawn), 1.08 * max(drawn))
 
 
-def _over_trainings(ax: Axes, t: _Trainings) -> None:
+def _over_trainings(ax: Axes, t: _Trainings, since_start: bool) -> None:
     ax.set_xlabel(f"trajectories, at {len(t.x):,} training{'s' * (len(t.x) > 1)} of the decoder")
-    if t.since_start:
+    if since_start:
         ax.set_xlim(0, 1.04 * max(t.x[-1], 1))
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 

@@ -21,37 +21,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 from blockmdp import rng, streams
-from blockmdp.agents.decoded import DecodingAgent
-from blockmdp.checks import whole_number
-from blockmdp.decoder import Decoder
-from blockmdp.learners.follow import Follow
-from blockmdp.oracles.fitting import Constant, Fitted, one_thread
-from blockmdp.oracles.folded import LinearScores, NetworkScores
-from blockmdp.simulators import Engine, Policy, Problem, Simulator, simulate
+from blockmdp.agents.base import DecodingAgent
+from blockmdp.checks import check_integer
+from blockmdp.decoders import FittedDecoder
+from blockmdp.history import Level
+from blockmdp.learners.fixed_policy import FixedPolicy
+from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle, one_thread
+from blockmdp.oracles.scores import LinearScores, NetworkScores
+from blockmdp.policy import Policy
+from blockmdp.simulators import Simulator
 
-__all__ = ["PCID", "Level"]
+__all__ = ["PCID"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Level:
-    """What was found at one level: a line in the agent's diary.
-
-    Attributes
-    ----------
-    level : int
-    trajectories : drawn in all by then.
-    clusters : states found.
-    sizes : observations in each.
-    reach : (clusters,) how likely the homing policy of each is to come there, by the learnt model.
-    """
-
-    level: int
-    trajectories: int
-    clusters: int
-    sizes: tuple[int, ...]
-    reach: tuple[float, ...]
 
 
 class PCID(DecodingAgent):
@@ -71,7 +53,7 @@ class PCID(DecodingAgent):
     trajectories_ : (episodes,) trajectories of any kind drawn by the end of each.
     ledger_ : trajectories drawn, by kind: "explore" and "learn", the exploitation.
     decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
-    diary_ : a `Level` for each level.
+    history_ : a `Level` for each level.
     transitions_ : (H, labels, A, labels) as estimated.
 
     Examples
@@ -84,7 +66,7 @@ class PCID(DecodingAgent):
     {'explore': 1500, 'learn': 5000}
     """
 
-    diary_: list[Level]
+    history_: list[Level]
     transitions_: Array
 
     def __init__(
@@ -98,55 +80,34 @@ class PCID(DecodingAgent):
         if model not in ("linear", "network"):
             raise ValueError(f"model must be 'linear' or 'network', got {model!r}")
         for name, value in (("n", n), ("n_clusters", n_clusters), ("min_cluster", min_cluster)):
-            whole_number(name, value, 1)
-        self.model, self.n, self.n_clusters = model, int(n), int(n_clusters)
-        self.min_cluster = int(min_cluster)
+            check_integer(name, value, 1)
+        self.model, self.n, self.n_clusters = model, n, n_clusters
+        self.min_cluster = min_cluster
 
-    def __repr__(self) -> str:
-        return f"PCID({self.model!r}, n={self.n}, n_clusters={self.n_clusters})"
-
-    def fit(
-        self,
-        problem: Problem,
-        episodes: int,
-        seed: int = 0,
-        *,
-        engine: Engine = "auto",
-        horizon: int | None = None,
-    ) -> PCID:
-        """Explore n trajectories a level, then exploit for `episodes`.
-
-        Parameters
-        ----------
-        problem : a BlockMDP, a Gymnasium environment or an environment's id.
-        episodes : how many to exploit for; those of exploration come on top.
-        seed : of the world's chances, the policies' choices and the fits' random states.
-        engine, horizon : see `blockmdp.simulators.simulate`.
-        """
-        episodes = whole_number("episodes", episodes)
-        simulator = simulate(problem, seed, engine=engine, horizon=horizon)
+    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
         simulator.ledger.update({"explore": 0, "learn": 0})
-        self._explore(simulator)
-        self.policy_ = _plan(self.transitions_, self._rewards)
+        P, R, decoder, self.history_ = self._explore(simulator, record)
+        pi = _plan(P, R)
         drawn = simulator.episodes
-        run = simulator.start(Follow(self.policy_), episodes)
-        simulator.learn(run, self.decoder_)
-        self.__dict__.pop("_greedy", None)
-        self.mdp_, self.seed_ = simulator.mdp, simulator.seed
-        self.observation_shape_ = simulator.observation_shape
-        self.returns_, self.ledger_ = run.returns, dict(simulator.ledger)
+        run = simulator.start(FixedPolicy(pi), episodes)
+        simulator.learn(run, decoder)
+        self.transitions_ = P
+        self.policy_ = Policy(pi, decoder, simulator.observation_shape)
+        self.returns_ = run.returns
         self.trajectories_ = drawn + np.arange(1, len(run.returns) + 1)
-        return self
 
-    def _explore(self, simulator: Simulator) -> None:
+    def _explore(
+        self, simulator: Simulator, record: bool
+    ) -> tuple[Array, Array, FittedDecoder, list[Level]]:
+        """Return the learnt model, P (H, S, A, S) and R (H, S, A), the decoder and the history."""
         H, A, S = simulator.horizon, simulator.n_actions, self.n_clusters
-        fitted = [Fitted(Constant(), 1)] * (H + 1)
+        fitted = [FittedOracle(ConstantPredictor(), 1)] * (H + 1)
         P = np.zeros((H, S, A, S))  # of the labels found so far
         P[:, :, :, 0] = 1.0  # what was never seen leads anywhere
         R = np.zeros((H, S, A))
-        found, self.diary_ = 1, []
+        found, history = 1, []
         for h in range(H):
-            f = Decoder.of(tuple(fitted), S)
+            f = FittedDecoder.of(tuple(fitted), S)
             cover = [Policy(_homing(P, h, s, H), f) for s in range(found)]
             D = simulator.rollout(cover, self.n, "explore")
             there = D.lengths > h
@@ -154,8 +115,7 @@ class PCID(DecodingAgent):
             x = x.reshape(len(x), -1)
             s = f.decode(np.full(len(x), h), D.x[there, h])
             came_from = s.astype(np.int64) * A + a  # y = (state, action)
-            with np.errstate(over="ignore"):
-                key = np.uint64(rng.child(streams.estimator(simulator.seed), h))
+            key = rng.key(streams.estimator(simulator.seed), h)
             fitted[h + 1] = self._decode_backward(x, came_from, found * A, key)
             t = fitted[h + 1].predict(x)
             counts = np.zeros((S, A, S))
@@ -169,20 +129,19 @@ class PCID(DecodingAgent):
             found = fitted[h + 1].n_labels
             sizes = tuple(int(n) for n in np.bincount(t, minlength=found))
             reach = tuple(float(_reach(P, h + 1, s)) for s in range(found))
-            self.diary_.append(Level(h + 1, simulator.episodes, found, sizes, reach))
-        self.transitions_, self._rewards = P, R
-        self.decoder_ = Decoder.of(tuple(fitted), S)
+            kept = tuple(cover) if record else None
+            history.append(Level(h + 1, simulator.episodes, found, sizes, reach, kept))
+        return P, R, FittedDecoder.of(tuple(fitted), S), history
 
     def _decode_backward(
         self, x: NDArray[Any], came_from: NDArray[np.int64], n_pairs: int, key: np.uint64
-    ) -> Fitted:
+    ) -> FittedOracle:
         """Predict the (state, action) indicator from the observation; cluster the predictions."""
         if len(x) == 0:
-            return Fitted(Constant(), 1, ("no observations to learn from",))
+            return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
         indicator = np.eye(n_pairs)[came_from]
         notes: list[str] = []
-        with np.errstate(over="ignore"):
-            states = [int(rng.integer(key, i, 2**31 - 1)) for i in range(2)]
+        states = [int(rng.integer(key, i, 2**31 - 1)) for i in range(2)]
         with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             g: Any
@@ -202,7 +161,7 @@ class PCID(DecodingAgent):
             notes.append(
                 f"{k} clusters: with one more, one had fewer than {self.min_cluster} points"
             )
-        return Fitted(g.nearest(clusters.cluster_centers_), k, tuple(notes))
+        return FittedOracle(g.nearest(clusters.cluster_centers_), k, tuple(notes))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from blockmdp.experiments.claims import Claim
 from blockmdp.experiments.results import Results
+from blockmdp.paper.claims import Claim
 
 __all__ = ["DecoderView", "Report", "write_report"]
 

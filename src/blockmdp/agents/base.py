@@ -1,0 +1,269 @@
+"""The base class of agents: learn a policy from a problem, use it, look at it, save it."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from blockmdp import measures
+from blockmdp.checks import check_integer
+from blockmdp.decoders import FittedDecoder
+from blockmdp.history import Level, Refit, Snapshot
+from blockmdp.learners import Learner
+from blockmdp.mdp import BlockMDP
+from blockmdp.policy import Policy
+from blockmdp.simulators import Engine, Problem, Simulator, make_simulator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Agent", "DecodingAgent", "check_learner"]
+
+
+class Agent(ABC):
+    """Base class of all agents.
+
+    A subclass stores its parameters unchanged in `__init__` and defines `_fit`.
+
+    Attributes
+    ----------
+    policy_ : Policy
+        The policy that was learnt.
+    returns_ : ndarray of shape (episodes,)
+        Return of each learning episode.
+    trajectories_ : ndarray of shape (episodes,)
+        Trajectories of all kinds drawn by the end of each learning episode.
+    ledger_ : dict
+        Number of trajectories drawn, by kind.
+    history_ : list
+        What happened in the fit, see `blockmdp.history`.
+    mdp_ : BlockMDP or None
+        The Block MDP that was learnt; None for a black box.
+    seed_ : int
+        Seed of the fit.
+    """
+
+    policy_: Policy
+    returns_: NDArray[np.float64]
+    trajectories_: NDArray[np.int64]
+    ledger_: dict[str, int]
+    history_: list[Any]
+    mdp_: BlockMDP | None
+    seed_: int
+
+    def __repr__(self) -> str:
+        """Show the parameters that differ from their defaults."""
+        shown = []
+        for p in inspect.signature(type(self)).parameters.values():
+            value = getattr(self, p.name)
+            if not (value is p.default or (type(value) is type(p.default) and value == p.default)):
+                by_name = f"{p.name}=" if p.kind is p.KEYWORD_ONLY else ""
+                shown.append(f"{by_name or p.name + '='}{value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def fit(
+        self,
+        problem: Problem,
+        episodes: int,
+        seed: int = 0,
+        *,
+        engine: Engine = "auto",
+        horizon: int | None = None,
+        record: bool = False,
+    ) -> Self:
+        """Learn from scratch.
+
+        The same seed gives the same result, on every engine. A longer fit with the same seed begins
+        with the same episodes.
+
+        Parameters
+        ----------
+        problem : BlockMDP, gymnasium.Env, gymnasium.vector.VectorEnv or str
+            Problem to learn: a Block MDP, a Gymnasium environment, a vector of them, or the id of
+            an environment.
+        episodes : int
+            Number of learning episodes. Trajectories for an oracle or for exploration come on top;
+            `ledger_` counts them all.
+        seed : int, default=0
+            Seed of the environment, of the learner's choices and of the oracle's random states.
+        engine : {"auto", "compiled", "interpreted", "stepwise"}, default="auto"
+            How episodes are run. "auto" compiles whatever has a Block MDP and steps through
+            anything else. "interpreted" runs the same loop in plain Python, to debug a learner.
+            "stepwise" steps through the Gymnasium environment.
+        horizon : int or None, default=None
+            Longest episode, for a Gymnasium environment that does not state it.
+        record : bool, default=False
+            Keep the policies of the way in `history_`, so that `plot` can show how they improved.
+
+        Returns
+        -------
+        self
+            The fitted agent.
+        """
+        episodes = check_integer("episodes", episodes)
+        simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
+        self._fit(simulator, episodes, record)
+        self.mdp_, self.seed_ = simulator.mdp, simulator.seed
+        self.ledger_ = dict(simulator.ledger)
+        return self
+
+    @abstractmethod
+    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
+        """Learn, and set `policy_`, `returns_`, `trajectories_` and `history_`."""
+
+    def act(self, x: Any, level: int) -> Any:
+        """Choose an action by the learnt policy; see `Policy.act`.
+
+        Parameters
+        ----------
+        x : array-like
+            One observation, or n of them. An agent on latent states takes latent states.
+        level : int
+            Level at which they were made, from 0 to H - 1.
+
+        Returns
+        -------
+        int or ndarray of shape (n,)
+            One action for one observation, n actions for n.
+        """
+        return self._fitted("act").policy_.act(x, level)
+
+    def value(self, samples: int = 1000, *, on: BlockMDP | None = None) -> float:
+        """Expected return of acting by `act`; see `blockmdp.measures.value`.
+
+        Parameters
+        ----------
+        samples : int, default=1000
+            Fresh observations of each state at each level, to measure the decoder with.
+        on : BlockMDP or None, default=None
+            Problem to act in. None is the one that was learnt; another one may, for example, show
+            held-out images.
+
+        Returns
+        -------
+        float
+            Expected return of an episode.
+        """
+        return measures.value(self._known("value", on), self.policy_, samples, self.seed_)
+
+    def save(self, path: str | Path) -> None:
+        """Write the learnt policy to a file that `blockmdp.load` reads.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        """
+        self._fitted("save").policy_.save(path)
+
+    def plot(self, *, level: int | None = None) -> Figure:
+        """Draw the returns, the decoder and its training; see `blockmdp.plots.plot_agent`.
+
+        Parameters
+        ----------
+        level : int or None, default=None
+            Level whose labels are shown. None shows the mean over all levels.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; no window opens.
+        """
+        from blockmdp.plots.agent import plot_agent  # here, since matplotlib is slow to import
+
+        return plot_agent(self._fitted("plot"), level=level)
+
+    def _fitted(self, what: str) -> Self:
+        if "policy_" not in vars(self):
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet: call fit before {what}"
+            )
+        return self
+
+    def _known(self, what: str, on: BlockMDP | None = None) -> BlockMDP:
+        """Return the Block MDP to measure on."""
+        mdp = self._fitted(what).mdp_ if on is None else on
+        if mdp is None:
+            raise ValueError(
+                f"{what} needs the latent states of a BlockMDP, but this agent was fitted to a "
+                "black box"
+            )
+        return mdp
+
+
+class DecodingAgent(Agent):
+    """Base class of agents that learn a decoder."""
+
+    history_: list[Refit] | list[Level] | list[Snapshot]
+
+    @property
+    def decoder_(self) -> FittedDecoder:
+        """The decoder of `policy_`."""
+        decoder = self._fitted("decoder_").policy_.decoder
+        assert isinstance(decoder, FittedDecoder)
+        return decoder
+
+    def decode(self, x: Any, level: int) -> Any:
+        """Label observations; see `Policy.decode`.
+
+        Parameters
+        ----------
+        x : array-like
+            One observation, or n of them.
+        level : int
+            Level at which they were made, from 0 to H.
+
+        Returns
+        -------
+        int or ndarray of shape (n,)
+            One label for one observation, n labels for n.
+        """
+        return self._fitted("decode").policy_.decode(x, level)
+
+    def confusion(self, samples: int = 1000, *, on: BlockMDP | None = None) -> NDArray[np.float64]:
+        """Share of each latent state's observations that gets each label.
+
+        Parameters
+        ----------
+        samples : int, default=1000
+            Fresh observations of each state at each level.
+        on : BlockMDP or None, default=None
+            Problem to measure on; None is the one that was learnt.
+
+        Returns
+        -------
+        ndarray of shape (H + 1, S, n_labels)
+            Rows sum to 1.
+        """
+        return measures.confusion(self._known("confusion", on), self.decoder_, samples, self.seed_)
+
+    def accuracy(self, samples: int = 1000) -> NDArray[np.float64]:
+        """How well the labels tell the latent states of each level apart.
+
+        Parameters
+        ----------
+        samples : int, default=1000
+            Fresh observations of each state at each level.
+
+        Returns
+        -------
+        ndarray of shape (H + 1,)
+            Between 0 and 1; see `blockmdp.measures.accuracy`.
+        """
+        reachable = self._known("accuracy").reachability() > 0
+        return measures.accuracy(self.confusion(samples), reachable)
+
+
+def check_learner(learner: Any, *, optional: bool = True) -> None:
+    """Raise TypeError for anything that is not an instance of `blockmdp.Learner`."""
+    if isinstance(learner, Learner) or (optional and learner is None):
+        return
+    if isinstance(learner, type) and issubclass(learner, Learner):
+        raise TypeError(f"learner must be an instance: write {learner.__name__}(), with brackets")
+    raise TypeError(f"learner must be a blockmdp.Learner, such as OracleQ(), got {learner!r}")

@@ -1,1 +1,0 @@
-"""Compiled loops. Each is plain Python under `jit`, so that it also runs interpreted."""

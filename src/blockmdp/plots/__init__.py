@@ -1,0 +1,18 @@
+"""Plots: pure functions from data to a matplotlib `Figure`. No window opens, and no global setting
+changes.
+"""
+
+from blockmdp.plots.agent import plot_agent
+from blockmdp.plots.curves import Curve, Panel, Points, growth, learning_curves, save
+from blockmdp.plots.style import style
+
+__all__ = [
+    "Curve",
+    "Panel",
+    "Points",
+    "growth",
+    "learning_curves",
+    "plot_agent",
+    "save",
+    "style",
+]

@@ -80,7 +80,7 @@ def test_engines_agree(model):
     ]
     for other in agents[1:]:
         assert np.array_equal(agents[0].returns_, other.returns_)
-        assert np.array_equal(agents[0].policy_, other.policy_)
+        assert np.array_equal(agents[0].policy_.pi, other.policy_.pi)
         assert agents[0].ledger_ == other.ledger_
 
 
@@ -127,4 +127,4 @@ def test_follow_keeps_to_the_protocol_of_learners():
 def test_the_same_seed_gives_the_same_agent():
     one, two = (bm.PCID(n=80).fit(lock(3), episodes=30, seed=2) for _ in range(2))
     assert np.array_equal(one.returns_, two.returns_)
-    assert np.array_equal(one.policy_, two.policy_)
+    assert np.array_equal(one.policy_.pi, two.policy_.pi)

@@ -18,14 +18,15 @@ from sklearn.cluster import (
     MiniBatchKMeans,
     SpectralClustering,
 )
+from sklearn.exceptions import NotFittedError
 from sklearn.mixture import BayesianGaussianMixture
 
 import blockmdp as bm
 import blockmdp.saving
 from blockmdp import URL, OracleQ
-from blockmdp.agents.base import DecodedPolicy
 from blockmdp.decoders import FittedDecoder
 from blockmdp.oracles import fit_oracle, gmm, pca_dbscan_svm, pca_kmeans
+from blockmdp.policy import Policy
 from blockmdp.saving import read_policy, write_policy
 
 H, LOCK = 3, bm.lock_gaussian(horizon=3, switch=0.2, sigma=0.1, seed=1)
@@ -104,8 +105,8 @@ def test_a_loaded_policy_labels_and_acts_as_the_saved_one(make, tmp_path):
     )
     assert same(agent, loaded, x)
     assert len(np.unique(loaded.decode(x, 1))) > 1
-    assert np.array_equal(loaded.policy_, agent.policy_)
-    assert loaded.decoder_.notes == agent.decoder_.notes
+    assert np.array_equal(loaded.pi, agent.policy_.pi)
+    assert loaded.decoder.notes == agent.decoder_.notes
     assert loaded.horizon == H
     assert loaded.act(x[0], 0) == agent.act(x[0], 0)
 
@@ -246,7 +247,7 @@ def test_a_directory_is_refused(tmp_path):
         {"about": np.frombuffer(b'"text"', np.uint8)},
         {"about": np.frombuffer(b'{"format": "another"}', np.uint8)},
         {"about": np.frombuffer(b'{"format": "blockmdp policy"}', np.uint8)},
-        {"about": np.frombuffer(b'{"format": "blockmdp policy", "version": 1}', np.uint8)},
+        {"about": np.frombuffer(b'{"format": "blockmdp policy", "version": 2}', np.uint8)},
     ],
     ids=["no about", "numbers", "list", "string", "another format", "no version", "no contents"],
 )
@@ -281,20 +282,20 @@ class Danger:
 
 def test_a_policy_of_the_future_is_refused(saved):
     path, _ = saved
-    rewritten(path, lambda arrays: with_about(arrays, version=2))
-    assert "2" in refused(path, match="format")
+    rewritten(path, lambda arrays: with_about(arrays, version=3))
+    assert "3" in refused(path, match="format")
 
 
 def test_an_altered_array_is_noticed(saved):
     path, _ = saved
     rewritten(path, lambda arrays: arrays.update(pi=arrays["pi"][:, ::-1]))
-    refused(path, match="altered")
+    refused(path, match="changed after it was written")
 
 
 def test_a_missing_array_is_noticed(saved):
     path, _ = saved
     rewritten(path, lambda arrays: arrays.pop("f0.W"))
-    refused(path, match="altered")
+    refused(path, match="changed after it was written")
 
 
 def test_an_unknown_kind_of_decoder_is_refused(saved):
@@ -328,6 +329,102 @@ def test_an_estimator_that_cannot_be_packed_is_named_and_nothing_is_written(tmp_
     with pytest.raises(TypeError, match="Unpackable"):
         write_policy(tmp_path / "policy.npz", np.ones((1, 2, 1)), f, (4,))
     assert not list(tmp_path.iterdir())
+
+
+# --- files whose parts do not fit each other ------------------------------------------------------
+def forge(path, change):
+    """Change the arrays, or what is said about them, and write a checksum that matches."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    told = json.loads(arrays.pop("about").tobytes())
+    change(arrays, told)
+    told["digest"] = blockmdp.saving._digest(arrays)
+    arrays["about"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
+    np.savez(path, **arrays)
+
+
+def setting(name, new):
+    def change(arrays, told):
+        arrays[name] = np.ascontiguousarray(new(arrays[name]))
+
+    return change
+
+
+def about_entry(name, new):
+    return lambda arrays, told: told.update({name: new(told[name])})
+
+
+FORGERIES = {
+    "f0.b is cut short": (setting("f0.b", lambda b: b[:-1]), "f0.b has shape"),
+    "f0.W has too few columns": (setting("f0.W", lambda W: W[:, :-1]), "f0.W has shape"),
+    "f0.W is empty": (setting("f0.W", lambda W: W[:0]), "f0.W has shape"),
+    "f0.W has NaN": (setting("f0.W", lambda W: W * np.nan), "f0.W has NaN"),
+    "f0.W is of whole numbers": (setting("f0.W", lambda W: W.astype(int)), "f0.W must be"),
+    "order is out of range": (setting("order", lambda o: o + 10**6), "permutation"),
+    "order has a label twice": (setting("order", lambda o: o * 0), "permutation"),
+    "order has a row too many": (setting("order", lambda o: np.vstack([o, o])), "one row for each"),
+    "order is a line": (setting("order", lambda o: o[0]), "one row for each"),
+    "order is of another type": (setting("order", lambda o: o.astype(float)), "one row for each"),
+    "order has too few labels": (setting("order", lambda o: o[:, :1] * 0), "more labels than"),
+    "pi is negative": (setting("pi", lambda pi: pi - 1), "probabilities"),
+    "pi has NaN": (setting("pi", lambda pi: pi * np.nan), "probabilities"),
+    "pi has two dimensions": (setting("pi", lambda pi: pi[0]), "pi must be"),
+    "pi is empty": (setting("pi", lambda pi: pi[:0]), "pi must be"),
+    "an array is missing": (lambda arrays, told: arrays.pop("f0.b"), "lacks"),
+    "no oracle": (about_entry("fitted", lambda f: []), "one oracle"),
+    "two oracles for four levels": (
+        lambda arrays, told: (
+            told["fitted"].append(told["fitted"][0]),
+            arrays.update({"f1.W": arrays["f0.W"], "f1.b": arrays["f0.b"]}),
+        ),
+        "one oracle, or one for each level",
+    ),
+    "n_labels is a string": (
+        about_entry("fitted", lambda f: [f[0] | {"n_labels": "3"}]),
+        "n_labels must be",
+    ),
+    "n_labels is too small": (
+        about_entry("fitted", lambda f: [f[0] | {"n_labels": 1}]),
+        "more labels than n_labels",
+    ),
+    "n_labels is huge": (
+        about_entry("fitted", lambda f: [f[0] | {"n_labels": 10**6}]),
+        "more labels than order",
+    ),
+    "the shape does not fit": (about_entry("observation_shape", lambda s: [2, 2]), "f0.W has"),
+    "the shape is negative": (about_entry("observation_shape", lambda s: [-6]), "positive"),
+    "the shape is a number": (about_entry("observation_shape", lambda s: 6), "positive"),
+    "fitted is a number": (about_entry("fitted", lambda f: 3), "not iterable"),
+    "an unknown decoder": (about_entry("decoder", lambda d: "magic"), "unknown kind of decoder"),
+}
+
+
+def test_a_file_whose_parts_do_not_fit_each_other_is_refused(saved):
+    path, whole = saved
+    for what, (change, words) in FORGERIES.items():
+        path.write_bytes(whole)
+        forge(path, change)
+        assert words in refused(path), what
+    path.write_bytes(whole)
+    forge(path, lambda arrays, told: None)
+    bm.load(path)
+
+
+def test_a_table_whose_parts_do_not_fit_each_other_is_refused(tmp_path):
+    path = tmp_path / "table.npz"
+    bm.Tabular(on="observation").fit(bm.lock_bernoulli(horizon=2), 50).save(path)
+    whole = path.read_bytes()
+    for change, words in (
+        (setting("rows1", lambda r: r[:, :0]), "rows1 does not fit"),
+        (setting("rows1", lambda r: r.astype(float)), "rows1 must be"),
+        (setting("rows1", lambda r: np.vstack([r, r])), "rows1 has an observation twice"),
+        (lambda arrays, told: arrays.pop("rows2"), "lacks"),
+        (about_entry("dtype", lambda d: "O"), "dtype"),
+        (about_entry("observation_shape", lambda s: [100]), "does not fit"),
+    ):
+        path.write_bytes(whole)
+        forge(path, change)
+        assert words in refused(path)
 
 
 # --- saving that fails ----------------------------------------------------------------------------
@@ -381,14 +478,23 @@ UNFITTED = {
     "value": lambda agent, path: agent.value(),
     "accuracy": lambda agent, path: agent.accuracy(),
     "confusion": lambda agent, path: agent.confusion(),
+    "plot": lambda agent, path: agent.plot(),
+    "decoder_": lambda agent, path: agent.decoder_,
 }
 
 
 @pytest.mark.parametrize("use", UNFITTED.values(), ids=UNFITTED.keys())
 def test_an_agent_that_was_not_fitted_says_so(use, tmp_path):
-    with pytest.raises((ValueError, AttributeError), match=r"\bfit\b"):
+    with pytest.raises(NotFittedError, match=r"this URL is not fitted yet: call fit before"):
         use(URL(), tmp_path / "policy.npz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("agent", [bm.Tabular(), bm.OnlineURL(), bm.PCID()])
+def test_every_agent_says_that_it_is_not_fitted(agent, tmp_path):
+    for use in (lambda: agent.act(0, 0), agent.value, agent.plot, lambda: agent.save(tmp_path)):
+        with pytest.raises(NotFittedError, match="call fit before"):
+            use()
 
 
 # --- acting ---------------------------------------------------------------------------------------
@@ -408,15 +514,23 @@ def test_a_batch_stays_a_batch_however_small(agent, n):
     assert np.shape(agent.act(x, 1)) == (n,)
 
 
-@pytest.mark.parametrize("level", [-1, H + 1])
-def test_levels_that_are_not_there_are_refused(agent, level):
+def test_observations_that_are_not_finite_numbers_are_refused(agent):
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite"):
+            agent.act(np.full(DIM, wrong), 0)
+    with pytest.raises(ValueError, match="numbers"):
+        agent.act(np.full(DIM, "1"), 0)
+
+
+@pytest.mark.parametrize("level", [-1, H + 1, 1.5, None, "0"])
+def test_levels_that_do_not_exist_are_refused(agent, level):
     with pytest.raises(ValueError, match="level"):
         agent.act(np.zeros(DIM), level)
     with pytest.raises(ValueError, match="level"):
         agent.decode(np.zeros(DIM), level)
 
 
-def test_there_is_nothing_to_do_at_the_end_but_there_is_something_to_see(agent):
+def test_at_the_last_level_observations_are_decoded_but_there_is_no_action(agent):
     with pytest.raises(ValueError, match="end of an episode"):
         agent.act(np.zeros(DIM), H)
     assert agent.decode(np.zeros(DIM), H) in range(agent.decoder_.n_labels)
@@ -428,15 +542,17 @@ def test_fitting_again_forgets_the_first_policy():
     agent.act(x, 0)
     other = bm.lock_gaussian(horizon=2, switch=0.2, sigma=0.1, seed=9)
     agent.fit(other, episodes=500, seed=4)
-    assert agent.horizon == 2
+    assert agent.policy_.horizon == 2
     x = other.sample(1, 0, 5)
-    assert agent.act(x, 1).tolist() == agent.policy_.argmax(axis=2)[1][agent.decode(x, 1)].tolist()
+    assert (
+        agent.act(x, 1).tolist() == agent.policy_.pi.argmax(axis=2)[1][agent.decode(x, 1)].tolist()
+    )
 
 
 def test_a_loaded_policy_is_a_policy_and_shows_its_size(saved):
     loaded = bm.load(saved[0])
-    assert isinstance(loaded, DecodedPolicy)
-    assert repr(loaded) == "<policy: horizon 3, 3 labels, 4 actions>"
+    assert isinstance(loaded, Policy)
+    assert repr(loaded) == "<Policy: horizon 3, 3 labels, 4 actions>"
 
 
 def test_an_archive_in_memory_is_as_good_as_a_file(saved):

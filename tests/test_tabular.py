@@ -16,6 +16,7 @@ from blockmdp import (
     OracleQ,
     QLearning,
     Tabular,
+    load,
     lock_bernoulli,
     lock_gaussian,
 )
@@ -66,7 +67,7 @@ def test_gaussian_observations_are_refused_since_no_table_can_hold_them():
         gym.make("blockmdp/LockGaussian-v0", horizon=3),
         "blockmdp/LockGaussian-v0",
     ):
-        with pytest.raises(ValueError, match=r"LockGaussian.* has infinitely many: no table"):
+        with pytest.raises(ValueError, match=r"LockGaussian.* has infinitely many"):
             agent.fit(problem, 10)
     with pytest.raises(ValueError, match=r"on='observation'.*infinitely many.*on='latent'"):
         agent.fit(mdp, 10, engine="stepwise")
@@ -84,14 +85,25 @@ def test_unknown_on_is_refused(on):
         Tabular(on=on)
 
 
-@pytest.mark.parametrize("learner", ["OracleQ", OracleQ, 0.1, lambda: None])
-def test_only_a_learner_is_a_learner(learner):
-    with pytest.raises(TypeError, match=r"learner must be a blockmdp\.Learner, got"):
-        Tabular(learner)
+def test_a_learner_must_be_an_instance_of_learner():
+    for wrong in ("OracleQ", 0.1, lambda: None, int):
+        with pytest.raises(TypeError, match=r"learner must be a blockmdp\.Learner, such as"):
+            Tabular(wrong)
+    with pytest.raises(TypeError, match=r"learner must be an instance: write OracleQ\(\)"):
+        Tabular(OracleQ)
 
 
-def test_oracleq_on_latent_states_is_the_default():
-    assert repr(Tabular()) == "Tabular(OracleQ(lr=0.1, bonus=0.001, v_max=1.0), on='latent')"
+def test_repr_shows_what_is_not_default():
+    assert repr(Tabular()) == "Tabular()"
+    assert repr(Tabular(OracleQ(), on="observation")) == (
+        "Tabular(learner=OracleQ(lr=0.1, bonus=0.001, v_max=1.0), on='observation')"
+    )
+
+
+def test_oracleq_is_the_default_learner():
+    mdp = lock_bernoulli(horizon=3)
+    default, named = (Tabular(learner).fit(mdp, 100) for learner in (None, OracleQ()))
+    assert np.array_equal(default.tables_.q, named.tables_.q)
 
 
 @pytest.mark.parametrize("engine", ["gpu", "Compiled", None])
@@ -174,7 +186,7 @@ def test_frozen_lake_is_learnt():
     env = gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=20)
     agent = Tabular(OracleQ(lr=0.5, bonus=0.001), on="observation").fit(env, 1000, seed=0)
     assert agent.ledger_ == {"learn": 1000}
-    assert agent.policy_.shape == (20, 16, 4)
+    assert agent.policy_.pi.shape == (20, 16, 4)
     assert agent.returns_[:100].mean() < 0.2
     assert agent.returns_[-100:].mean() > 0.9
     x, _ = env.reset(seed=1)
@@ -242,7 +254,7 @@ def test_horizon_is_the_one_given_else_the_time_limit_that_bites_first():
 
 def test_horizon_is_the_first_axis_of_all_tables():
     agent = Tabular(on="observation").fit(Corridor(1), 20, horizon=50, seed=1)
-    assert agent.tables_.q.shape[0] == agent.policy_.shape[0] == 50
+    assert agent.tables_.q.shape[0] == agent.policy_.pi.shape[0] == 50
 
 
 @pytest.mark.parametrize("engine", ["compiled", "stepwise"])
@@ -272,20 +284,22 @@ def test_integer_boxes_and_bits_are_finite():
 
 
 # --- acting and its value -------------------------------------------------------------------------
-def test_value_on_latent_states_is_that_of_the_policy_exactly():
+def test_value_on_latent_states_is_exactly_that_of_act():
     mdp = lock_bernoulli(horizon=6, switch=0.2, seed=3)
     for episodes in (0, 30, 300, 3000):
         agent = Tabular().fit(mdp, episodes, seed=3)
-        assert agent.policy_.shape == (6, 3, 4)
-        assert agent.value() == mdp.value(agent.policy_)
+        assert agent.policy_.pi.shape == (6, 3, 4)
+        actions = [[agent.act(s, h) for s in range(3)] for h in range(6)]
+        assert agent.value() == mdp.value(np.eye(4)[actions])
     assert agent.value() == mdp.optimal_value() == 0.5
 
 
-def test_value_before_learning_is_that_of_acting_at_random():
+def test_an_agent_that_learnt_nothing_acts_and_is_valued_as_action_0():
     mdp = lock_bernoulli(horizon=3, seed=3)
-    random = mdp.value(mdp.uniform_policy())
+    first = np.zeros((3, 3, 4))
+    first[:, :, 0] = 1.0
     for on in ("latent", "observation"):
-        assert Tabular(on=on).fit(mdp, 0).value() == pytest.approx(random)
+        assert Tabular(on=on).fit(mdp, 0).value() == mdp.value(first)
 
 
 def test_value_on_observations_grows_to_the_optimum():
@@ -299,7 +313,7 @@ def test_value_on_observations_is_what_acting_earns():
     mdp = lock_bernoulli(horizon=3, switch=0.2, seed=5)
     agent = Tabular(on="observation").fit(mdp, 700, seed=5)
     assert 0.1 < agent.value() < 0.45  # half learnt, so that a wrong value would show
-    seen = agent._table.n_labels
+    seen = agent.policy_.decoder.n_labels
     env = BlockMDPEnv(mdp)
     total, n = 0.0, 4000
     for k in range(n):
@@ -308,12 +322,14 @@ def test_value_on_observations_is_what_acting_earns():
             x, r, _, _, _ = env.step(agent.act(x, level))
             total += r
     assert total / n == pytest.approx(agent.value(), abs=0.04)
-    assert agent._table.n_labels == seen  # looking does not teach
+    assert agent.policy_.decoder.n_labels == seen  # acting does not teach
 
 
 def test_the_value_of_a_black_box_is_unknown():
     agent = Tabular(on="observation").fit(limited(Corridor(), 5), 10)
-    with pytest.raises(ValueError, match="needs a BlockMDP; this agent was fitted to a black box"):
+    with pytest.raises(
+        ValueError, match=r"needs the latent states of a BlockMDP, but .* black box"
+    ):
         agent.value()
 
 
@@ -322,7 +338,7 @@ def test_act_follows_the_policy_on_latent_states():
     agent = Tabular().fit(mdp, 3000, seed=3)
     for level, state in np.ndindex(4, 3):
         for x in (state, np.int64(state)):
-            assert agent.act(x, level) == agent.policy_[level, state].argmax()
+            assert agent.act(x, level) == agent.policy_.pi[level, state].argmax()
 
 
 def test_act_opens_the_lock_from_observations():
@@ -340,12 +356,59 @@ def test_an_observation_never_seen_is_acted_upon():
     mdp = BlockMDP([1.0], stay, 1.0, emission=OneHotBernoulli(1, 40))
     agent = Tabular(OracleQ(v_max=2.0), on="observation").fit(mdp, 3)
     unseen = np.ones(41, np.int8)
-    assert agent._table.find(np.array([1]), unseen[None])[0] == -1
-    assert agent.act(unseen, 1) in range(3)
+    assert agent.policy_.decode(unseen, 1) == agent.policy_.decoder.n_labels
+    assert agent.act(unseen, 1) == 0
     nothing = Tabular(OracleQ(v_max=2.0), on="observation").fit(mdp, 0)
-    assert nothing.act(unseen, 0) in range(3)
+    assert nothing.act(unseen, 0) == 0
     latent = Tabular(OracleQ(v_max=2.0)).fit(mdp, 3)
-    assert latent.act(8, 0) in range(3)  # a latent state that is not there
+    assert latent.act(8, 0) == 0  # a latent state that does not exist
+    for wrong in (-1, 0.5, np.nan, "a", [[0]]):
+        with pytest.raises(ValueError, match=r"latent state|finite|numbers"):
+            latent.act(wrong, 0)
+
+
+def test_numbers_that_only_round_to_a_known_observation_are_unknown():
+    mdp = lock_bernoulli(horizon=2, seed=3)
+    agent = Tabular(on="observation").fit(mdp, 200)
+    x = mdp.sample(0, 0, 1)[0].astype(float)
+    assert agent.policy_.decode(x, 0) < agent.policy_.decoder.n_labels
+    assert agent.policy_.decode(x + 0.25, 0) == agent.policy_.decoder.n_labels
+
+
+@pytest.mark.parametrize("on", ["latent", "observation"])
+def test_a_tabular_agent_can_be_recorded_saved_and_plotted(tmp_path, on):
+    mdp = lock_bernoulli(horizon=3, switch=0.2, seed=3)
+    agent = Tabular(on=on).fit(mdp, 500, seed=1, record=True)
+    plain = Tabular(on=on).fit(mdp, 500, seed=1)
+    assert np.array_equal(agent.returns_, plain.returns_)  # recording changes nothing
+    assert np.array_equal(agent.trajectories_, np.arange(1, 501))
+    assert [entry.k for entry in agent.history_] == list(range(25, 501, 25))
+    assert plain.history_ == []
+    agent.save(tmp_path / "policy.npz")
+    loaded = load(tmp_path / "policy.npz")
+    for h in range(3):
+        x = np.arange(4) if on == "latent" else np.concatenate([mdp.sample(h, 0, 300), x_odd(mdp)])
+        assert np.array_equal(loaded.decode(x, h), agent.policy_.decode(x, h))
+        assert np.array_equal(loaded.act(x, h), agent.act(x, h))
+    titles = [axes.get_title(loc="left") for axes in agent.plot().axes]
+    assert titles == ["Returns", "Value of the policy"]
+    assert len(plain.plot().axes) == 1
+
+
+def x_odd(mdp):
+    """An observation that cannot occur."""
+    return np.full((1, mdp.emission.dim), 1, np.int8)
+
+
+def test_a_recorded_table_does_not_know_later_observations():
+    mdp = lock_bernoulli(horizon=12, seed=3)
+    agent = Tabular(on="observation").fit(mdp, 4000, record=True)
+    sizes = [entry.policy.decoder.n_labels for entry in agent.history_]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    first = agent.history_[0].policy
+    x = np.concatenate([mdp.sample(2, s, 300) for s in range(3)])
+    assert first.decode(x, 2).max() == first.decoder.n_labels
 
 
 @pytest.mark.parametrize("kind", [list, np.int64, np.float64])

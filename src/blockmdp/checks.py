@@ -1,4 +1,4 @@
-"""Argument checks and warnings that all modules share."""
+"""Checks of arguments, and warnings that point at the caller's code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,27 @@ _PACKAGE = str(Path(__file__).parent)
 
 
 def check_integer(name: str, value: Any, least: int = 0) -> int:
-    """Return the value as an int if it is an integer and large enough; raise ValueError if not."""
+    """Return `value` as an int.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error message.
+    value : object
+        Value to check. Integers of any type pass, and floats that are whole numbers.
+    least : int, default=0
+        Smallest value allowed.
+
+    Returns
+    -------
+    int
+        The value.
+
+    Raises
+    ------
+    ValueError
+        If the value is not an integer, or is smaller than `least`.
+    """
     try:
         whole = int(value)
         good = whole == value and whole >= least
@@ -25,7 +45,13 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the user's code that called into the package."""
+    """Issue a `UserWarning` that points at the line of user code that called the package.
+
+    Parameters
+    ----------
+    message : str
+        Text of the warning.
+    """
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

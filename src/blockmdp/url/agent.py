@@ -374,7 +374,9 @@ class URL(DecodingAgent):
             self._attempt(simulator, episodes, n, record) for n in range(self.restarts)
         ]  # 2
         means = [  # 13
-            simulator.rollout([a.policy], self.evaluation, "evaluate", keep_x=False).returns.mean()
+            simulator.rollout(
+                [a.policy], int(self.evaluation), "evaluate", keep_x=False
+            ).returns.mean()
             for a in attempts
             if self.evaluation
         ]
@@ -400,7 +402,7 @@ class URL(DecodingAgent):
                 f = tsr.retrain(pi, fresh, k + 1)
             before = simulator.episodes
             keep = self.retrain_every is not None and not self.resample
-            fresh = simulator.learn(run, f, self.retrain_every, record=keep)  # 6-7
+            fresh = simulator.learn(run, f, _optional(self.retrain_every), record=keep)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
         pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
@@ -411,9 +413,9 @@ class URL(DecodingAgent):
         return TSR(
             simulator,
             AutoOracle() if self.oracle is None else self.oracle,
-            J=self.iterations,
-            B=self.batch,
-            B_test=max(self.batch // 10, 10) if self.test_batch is None else self.test_batch,
+            J=int(self.iterations),
+            B=int(self.batch),
+            B_test=int(max(self.batch // 10, 10) if self.test_batch is None else self.test_batch),
             resample=self.resample,
             growth=self.growth,
             stop_agreement=self.stop_agreement,
@@ -422,12 +424,17 @@ class URL(DecodingAgent):
             Z=LabelStandard(
                 pooled=self.pool_levels,
                 min_count=self.min_count,
-                max_examples=self.max_examples,
+                max_examples=_optional(self.max_examples),
             ),
-            memory=self.memory,
+            memory=_optional(self.memory),
             record=record,
             restart=n,
         )
+
+
+def _optional(value: int | None) -> int | None:
+    """An integer, also if it was given as 3.0."""
+    return None if value is None else int(value)
 
 
 @dataclass(frozen=True)

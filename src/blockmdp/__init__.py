@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from blockmdp.policy import Policy, load
     from blockmdp.url import URL, OnlineURL
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PCID",

@@ -15,7 +15,7 @@ __all__ = ["accuracy", "confusion", "value"]
 
 
 def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> float:
-    """Expected return of acting by `policy.act`.
+    """Compute the expected return of acting by `policy.act`.
 
     Exact for a policy on latent states. For a policy on observations, the probability of each
     action in a latent state is measured on fresh observations of it; given these probabilities, the
@@ -51,7 +51,7 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
 def confusion(
     mdp: BlockMDP, decoder: Decoder, samples: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Share of each latent state's observations that a decoder gives each label.
+    """Measure the share of each latent state's observations that a decoder gives each label.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def confusion(
 def accuracy(
     C: NDArray[np.float64], reachable: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
-    """How well labels tell latent states apart, at each level.
+    """Compute how well labels tell latent states apart, at each level.
 
     Each label is read as the state that it is most often given to. If there are as many labels as
     states, and no two states are merged, this is the best permutation. All reachable states count

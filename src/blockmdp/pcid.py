@@ -1,11 +1,9 @@
-"""PCID: policy cover via inductive decoding (Du, Krishnamurthy, Jiang, Agarwal, Dudik, Langford
-2019, *Provably efficient RL with rich observations via latent state decoding*, Algorithm 1), in the
-form in which it is practised.
+"""PCID: policy cover via inductive decoding (Du et al. 2019, Algorithm 1), in its practical form.
 
-Level by level: come to the known states of a level by their homing policies, act at random, and
-learn from the observations of the next level which (state, action) they came from. States of the
-next level are what these predictions cluster into. So two latent states that are reached alike,
-with the same backward distribution over (state, action), are one to PCID.
+PCID works level by level. It reaches the known states of a level with their homing policies, acts
+at random, and learns to predict from the observations of the next level which (state, action) they
+came from. The states of the next level are the clusters of these predictions. So PCID cannot tell
+two latent states apart that have the same backward distribution over (state, action).
 """
 
 from __future__ import annotations
@@ -37,29 +35,54 @@ Array = NDArray[np.float64]
 
 
 class PCID(DecodingAgent):
-    """Explore level by level with homing policies, then plan and exploit.
+    """Policy cover via inductive decoding: explore level by level, then plan and exploit.
+
+    The paper's baseline (Du et al. 2019). It needs no clustering of raw observations, but its
+    states must differ in how they are reached.
 
     Parameters
     ----------
-    model : "linear" least squares, or a "network" with one hidden layer of logistic units, as many
-        as clusters.
-    n : trajectories a level.
-    n_clusters : states a level at the most.
-    min_cluster : while a cluster has fewer points, look for one cluster less.
+    model : {"linear", "network"}, default="linear"
+        Predicts the previous (state, action) from an observation: least squares, or a network with
+        one hidden layer of `n_clusters` logistic units.
+    n : int, default=300
+        Trajectories for each level.
+    n_clusters : int, default=3
+        Largest number of states at a level.
+    min_cluster : int, default=30
+        While a cluster has fewer observations than this, look for one cluster less.
 
     Attributes
     ----------
-    returns_ : (episodes,) the return of each episode of exploitation.
-    trajectories_ : (episodes,) trajectories of any kind drawn by the end of each.
-    ledger_ : trajectories drawn, by kind: "explore" and "learn", the exploitation.
-    decoder_, policy_ : f and pi (H, labels, A), which together are the agent's policy.
-    history_ : a `Level` for each level.
-    transitions_ : (H, labels, A, labels) as estimated.
+    policy_ : Policy
+        The policy that was learnt.
+    decoder_ : FittedDecoder
+        The decoder that was learnt, one for each level.
+    returns_ : ndarray of shape (episodes,)
+        Return of each episode of exploitation.
+    trajectories_ : ndarray of shape (episodes,)
+        Trajectories of all kinds drawn by the end of each.
+    ledger_ : dict
+        Number of trajectories drawn, by kind: "explore", and "learn" for exploitation.
+    history_ : list of Level
+        What was found at each level.
+    transitions_ : ndarray of shape (H, n_clusters, A, n_clusters)
+        The learnt model: probability of the next label.
+
+    See Also
+    --------
+    URL : Clusters observations instead.
+
+    References
+    ----------
+    S. S. Du, A. Krishnamurthy, N. Jiang, A. Agarwal, M. Dudik, J. Langford. Provably efficient RL
+    with Rich Observations via Latent State Decoding. ICML 2019.
 
     Examples
     --------
-    >>> from blockmdp import lock_bernoulli
-    >>> agent = PCID(n=300).fit(lock_bernoulli(horizon=5, switch=0.2), episodes=5_000, seed=0)
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5, switch=0.2)
+    >>> agent = bm.PCID(n=300).fit(m, episodes=5_000, seed=0)
     >>> agent.value()
     0.5
     >>> agent.ledger_
@@ -100,16 +123,16 @@ class PCID(DecodingAgent):
         self, simulator: Simulator, record: bool
     ) -> tuple[Array, Array, FittedDecoder, list[Level]]:
         """Return the learnt model, P (H, S, A, S) and R (H, S, A), the decoder and the history."""
-        H, A, S = simulator.horizon, simulator.n_actions, self.n_clusters
+        H, A, S = simulator.horizon, simulator.n_actions, int(self.n_clusters)
         fitted = [FittedOracle(ConstantPredictor(), 1)] * (H + 1)
         P = np.zeros((H, S, A, S))  # of the labels found so far
-        P[:, :, :, 0] = 1.0  # what was never seen leads anywhere
+        P[:, :, :, 0] = 1.0  # an action never tried leads to label 0
         R = np.zeros((H, S, A))
         found, history = 1, []
         for h in range(H):
             f = FittedDecoder.of(tuple(fitted), S)
             cover = [Policy(_homing(P, h, s, H), f) for s in range(found)]
-            D = simulator.rollout(cover, self.n, "explore")
+            D = simulator.rollout(cover, int(self.n), "explore")
             there = D.lengths > h
             x, a, r = D.x[there, h + 1], D.actions[there, h], D.rewards[there, h]
             x = x.reshape(len(x), -1)
@@ -181,7 +204,7 @@ class _Linear:
         return np.asarray(x @ self.A.T + self.a, np.float64)
 
     def nearest(self, C: Array) -> LinearScores:
-        """The centre c next to A x + a: the largest c . (A x + a) - |c|^2 / 2."""
+        """Scores whose largest is the centre c nearest to A x + a: c . (A x + a) - |c|^2 / 2."""
         return LinearScores(np.ascontiguousarray(C @ self.A), C @ self.a - 0.5 * (C**2).sum(axis=1))
 
 
@@ -197,7 +220,7 @@ class _Network:
             hidden_layer_sizes=(units,),
             activation="logistic",
             solver="lbfgs",
-            alpha=0.1,  # without it, a few hundred points are learnt by heart
+            alpha=0.1,  # without it, a network memorises a few hundred observations
             max_iter=200,
             random_state=random_state,
         )
@@ -217,7 +240,7 @@ class _Network:
 
 
 def _homing(P: Array, level: int, target: int, H: int) -> Array:
-    """The policy most likely to come to a state of a level, (H, S, A); random from there on."""
+    """Policy (H, S, A) most likely to reach a state of a level; uniform from there on."""
     _, S, A, _ = P.shape
     pi = np.full((H, S, A), 1.0 / A)
     V = np.eye(S)[target]
@@ -236,7 +259,7 @@ def _reach(P: Array, level: int, target: int) -> float:
 
 
 def _plan(P: Array, R: Array) -> Array:
-    """The policy with the largest value in the learnt model, (H, S, A)."""
+    """Policy (H, S, A) with the largest value in the learnt model."""
     pi, V = np.empty(R.shape), np.zeros(R.shape[1])
     for h in reversed(range(len(R))):
         Q = R[h] + P[h] @ V
@@ -245,6 +268,6 @@ def _plan(P: Array, R: Array) -> Array:
 
 
 def _greedy(Q: Array) -> Array:
-    """The best action of each state, any of equally good ones. Q: (S, A)."""
+    """Best action of each state, uniform over ties. Q: (S, A)."""
     best = Q.max(axis=1, keepdims=True) == Q
     return np.asarray(best / best.sum(axis=1, keepdims=True), np.float64)

@@ -1,5 +1,6 @@
-"""A policy: a decoder and a table of what to do at each of its labels. Agents hold one, simulators
-roll it out, files store it.
+"""A policy: a decoder, and a table of what to do at each of its labels.
+
+Agents hold one, simulators roll it out, files store it.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Policy:
         if not one and shape is not None and (x.ndim == 0 or x.shape[1:] != shape):
             raise ValueError(_shape_message(x.shape, shape))
         rows = x[None] if one else x
+        labels: NDArray[Any]
         if self.decoder is None:
             labels = _latent_states(rows)
         else:
@@ -165,7 +167,7 @@ def load(path: str | Path, trusted: Sequence[str] = ()) -> Policy:
 
 
 def with_labels(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:
-    """pi (L, A) extended to at least `labels` rows; the new rows are uniform."""
+    """Extend pi (L, A) to at least `labels` rows; the new rows are uniform."""
     new = labels - len(pi)
     return np.pad(pi, ((0, new), (0, 0)), constant_values=1 / pi.shape[1]) if new > 0 else pi
 

@@ -86,7 +86,7 @@ def read_policy(path: Path, trusted: Sequence[str] = ()) -> Parts:
             f"blockmdp reads {_VERSION}"
         )
     if about.get("digest") != _digest(arrays):
-        raise ValueError(f"the policy {path} was changed after it was written: its checksum is wrong")
+        raise ValueError(f"the policy {path} was changed after it was written: wrong checksum")
     try:
         return _read_parts(about, arrays, trusted)
     except (KeyError, TypeError, IndexError) as error:

@@ -135,7 +135,7 @@ class Agent(ABC):
         return self._fitted("act").policy_.act(x, level)
 
     def value(self, samples: int = 1000, *, on: BlockMDP | None = None) -> float:
-        """Expected return of acting by `act`; see `blockmdp.measures.value`.
+        """Compute the expected return of acting by `act`; see `blockmdp.measures.value`.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class DecodingAgent(Agent):
         return self._fitted("decode").policy_.decode(x, level)
 
     def confusion(self, samples: int = 1000, *, on: BlockMDP | None = None) -> NDArray[np.float64]:
-        """Share of each latent state's observations that gets each label.
+        """Measure the share of each latent state's observations that gets each label.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class DecodingAgent(Agent):
         return measures.confusion(self._known("confusion", on), self.decoder_, samples, self.seed_)
 
     def accuracy(self, samples: int = 1000) -> NDArray[np.float64]:
-        """How well the labels tell the latent states of each level apart.
+        """Measure how well the labels tell the latent states of each level apart.
 
         Parameters
         ----------

@@ -1,6 +1,4 @@
-"""A tabular learner alone: on the latent states (the skyline) or on raw observations (Feng et al.
-2020, Section 5).
-"""
+"""A tabular learner alone, on latent states or raw observations (Feng et al. 2020, Section 5)."""
 
 from __future__ import annotations
 

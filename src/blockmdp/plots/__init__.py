@@ -1,5 +1,6 @@
-"""Plots: pure functions from data to a matplotlib `Figure`. No window opens, and no global setting
-changes.
+"""Plots: pure functions from data to a matplotlib `Figure`.
+
+No window opens, and no global setting changes.
 """
 
 from blockmdp.plots.agent import plot_agent

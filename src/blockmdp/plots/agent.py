@@ -1,7 +1,4 @@
-"""A picture of a fitted agent: what it earned, what its decoder tells apart, how that was trained.
-
-Nothing global changes: no window opens, and matplotlib's settings are left as they were.
-"""
+"""The plot of a fitted agent: its returns, what its decoder tells apart, how that was trained."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from blockmdp.policy import Policy
 
 __all__ = ["plot_agent"]
 
-_FEW = 50  # points that are marked one by one; trainings whose decoder is measured
+_FEW = 50  # points that get markers; recorded policies that are measured
 
 
 class FittedAgent(Protocol):
@@ -44,22 +41,29 @@ class FittedAgent(Protocol):
 def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     """Draw what a fitted agent did, in up to six panels.
 
-    The upper row: the sliding mean of the returns against all trajectories drawn, the oracle's
-    included; and where the problem's latent states are known, how well the decoder tells them apart
-    at each level, and which labels it gives to each. The lower row, over the trainings of the
-    decoder: how far it agreed with the one before; the labels confirmed so far and those that
-    changed their names; and, where `fit(..., record=True)` kept the decoders of a known problem,
-    their accuracy and the exact value of the policy of that time. Of many trainings, 50 spread
-    evenly are measured so. For an agent that explores level by level, such as PCID: the states
-    that it found at each, and how likely it takes itself to reach them.
+    - *Returns*: sliding mean of the returns, against all trajectories drawn.
+    - *Accuracy of the decoder* at each level, and *labels of each state*, if the latent states are
+      known.
+    - *Decoders in training*: agreement of each decoder with the one before.
+    - *Names of labels*: labels confirmed so far, and labels that changed their name.
+    - *Value of the policy* at up to 50 moments of the fit, if `fit(..., record=True)` kept them and
+      the problem is a `BlockMDP`.
+    - *States found* and their *reach*, for an agent that explores level by level, such as `PCID`.
 
-    With several restarts, decoder and trainings are those of the restart that was kept.
+    With several restarts, the decoder and its training are those of the restart that was kept.
 
     Parameters
     ----------
-    agent : fitted.
-    level : the level whose labels are shown; by default the mean over the levels where a state can
-        be reached.
+    agent : Agent
+        Fitted agent.
+    level : int or None, default=None
+        Level whose labels are shown. None shows the mean over the levels where a state can be
+        reached.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; no window opens.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     if mdp is not None and isinstance(decoder, FittedDecoder):
         inside = _Inside(mdp, confusion(mdp, decoder, seed=agent.seed_), mdp.reachability() > 0)
     if mdp is not None:
-        on_the_way = _Policies.of(mdp, agent.seed_, agent.history_)
+        on_the_way = _Policies.of(mdp, agent)
     upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent)]
     lower: list[Callable[[Axes], None]] = []
     if inside is not None and isinstance(decoder, FittedDecoder):
@@ -142,19 +146,25 @@ class _Trainings:
 
 @dataclass(frozen=True)
 class _Policies:
-    """Recorded policies, at most `_FEW` spread evenly: their exact values (m,) and, where they
-    decode, the accuracy at the worst level (m,).
-    """
+    """Recorded policies, at most `_FEW`: values (m,), and accuracy at the worst level (m,)."""
 
     x: NDArray[np.float64]
     value: NDArray[np.float64]
     accuracy: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, mdp: BlockMDP, seed: int, history: Sequence[Any]) -> _Policies | None:
-        kept = [e for e in history if isinstance(e, Refit | Snapshot) and e.policy is not None]
+    def of(cls, mdp: BlockMDP, agent: FittedAgent) -> _Policies | None:
+        seed = agent.seed_
+        kept: list[Any] = [
+            entry
+            for entry in agent.history_
+            if isinstance(entry, Refit | Snapshot) and entry.policy is not None
+        ]
         if not kept:
             return None
+        drawn = int(agent.trajectories_.max(initial=0))
+        if kept[-1].trajectories < drawn and getattr(agent, "restarts", 1) == 1:  # the last one
+            kept.append(Snapshot(len(agent.returns_), drawn, agent.policy_))
         at = np.linspace(0, len(kept) - 1, min(len(kept), _FEW)).round().astype(int).tolist()
         entries = [kept[i] for i in at]
         samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
@@ -171,7 +181,7 @@ class _Policies:
 
 
 def _kept(agent: FittedAgent) -> int:
-    """The restart whose policy the agent has."""
+    """Return the number of the restart whose policy was kept."""
     means = getattr(agent, "evaluations_", np.empty(0))
     return int(np.argmax(means)) if len(means) else 0
 
@@ -233,7 +243,7 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
     if pooled or level is not None:
         order = _order((C * weight[:, :, None]).mean(axis=0))
         C, names = C[:, :, order], [str(i) for i in order]
-    else:  # labels of different levels have nothing to do with each other: match them one by one
+    else:  # labels of different levels are unrelated: match them level by level
         C = np.pad(C, ((0, 0), (0, 0), (0, max(S - C.shape[2], 0))))
         C = np.stack([c[:, _order(c * w[:, None])] for c, w in zip(C, weight)])
         names = [f"of {s}" if s < S else "more" for s in range(C.shape[2])]
@@ -306,6 +316,7 @@ def _names(
 def _values(ax: Axes, policies: _Policies, mdp: BlockMDP) -> None:
     _line(ax, policies.x, policies.value, GREEN, "policy at the time", marker="s")
     _optimum(ax, mdp)
+    ax.set_xlim(left=0)
     _finish(ax, "Value of the policy", "trajectories of any kind", "expected return")
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
 
@@ -338,13 +349,13 @@ def _reach(ax: Axes, levels: Sequence[Level], inside: _Inside | None) -> None:
 def _line(
     ax: Axes, x: Any, y: Any, colour: str, label: str, marker: str = "o", zorder: float = 2
 ) -> None:
-    """A line whose points are marked if they are few."""
+    """Draw a line, with markers if its points are few."""
     dots = marker if len(x) <= _FEW else None
     ax.plot(x, y, marker=dots, ms=4, lw=1.5, color=colour, label=label, zorder=zorder)
 
 
 def _crowd(ax: Axes, x: Any, y: Any, colour: str, label: str) -> None:
-    """A line; of many points, the mean of neighbours in a band from their least to their most."""
+    """Draw a line; if its points are many, means of neighbours in a band of their range."""
     if len(x) > 2 * _FEW:
         groups = np.array_split(np.arange(len(x)), _FEW)
         low, high = ([f(y[g]) for g in groups] for f in (np.min, np.max))
@@ -393,7 +404,7 @@ def _say(ax: Axes, text: str) -> None:
 
 
 def _order(share: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The labels in the order of the states they are best matched with, then the rest. (S, L)"""
+    """Order labels by the state they match best, then the rest. share: (S, L)."""
     states, labels = linear_sum_assignment(-share)
     rest = np.setdiff1d(np.arange(share.shape[1]), labels)
     rest = rest[np.argsort(share[:, rest].argmax(axis=0), kind="stable")]

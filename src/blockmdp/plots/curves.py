@@ -1,6 +1,4 @@
-"""Figures: pure functions from data to a matplotlib `Figure`. No window opens and no global setting
-changes.
-"""
+"""Figures of many runs: learning curves, and growth with a parameter."""
 
 from __future__ import annotations
 
@@ -28,7 +26,19 @@ _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Mean and standard deviation of a quantity over runs; all arrays (points,)."""
+    """Mean and standard deviation of a quantity over runs.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend.
+    x : ndarray of shape (n,)
+        Where the quantity was measured.
+    mean : ndarray of shape (n,)
+        Mean over runs.
+    std : ndarray of shape (n,)
+        Standard deviation over runs.
+    """
 
     label: str
     x: NDArray[np.float64]
@@ -38,7 +48,21 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A quantity at a few places: its median and quartiles; all arrays (points,)."""
+    """Median and quartiles of a quantity over runs, at a few values of a parameter.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend.
+    x : ndarray of shape (n,)
+        Values of the parameter.
+    low : ndarray of shape (n,)
+        Lower quartile.
+    median : ndarray of shape (n,)
+        Median.
+    high : ndarray of shape (n,)
+        Upper quartile.
+    """
 
     label: str
     x: NDArray[np.float64]
@@ -49,7 +73,17 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One axes: its curves, and a line at the best that is possible, where that is known."""
+    """One panel of a figure.
+
+    Attributes
+    ----------
+    title : str
+        Title of the panel.
+    curves : sequence of Curve or Points
+        What to draw.
+    optimum : float or None, default=None
+        Draw a line at the optimal value; None if it is unknown.
+    """
 
     title: str
     curves: Sequence[Any]
@@ -64,15 +98,26 @@ def learning_curves(
     x_label: str = "training trajectories",
     y_label: str = "average reward",
 ) -> Figure:
-    """Panels on a grid, row by row: a line for each curve's mean, a band of one standard deviation.
+    """Draw learning curves: the mean over runs, with a band of one standard deviation.
 
     Parameters
     ----------
-    panels : what to draw. A label has the same colour and line style in all panels, and one entry
-        in the legend.
-    columns : panels in a row. Where all have an optimum, the y-axis runs from 0 to a tenth above.
-    order : labels that come first, there or not, so that several figures give them the same looks.
-    x_label, y_label : one each for the whole figure.
+    panels : sequence of Panel
+        What to draw. A label has the same colour and line style in all panels, and one entry in the
+        legend.
+    columns : int, default=3
+        Panels in a row.
+    order : sequence of str, default=()
+        Labels that come first. Several figures with the same order give a label the same colour.
+    x_label : str, default="training trajectories"
+        Label of the x-axes.
+    y_label : str, default="average reward"
+        Label of the y-axes.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure. If all panels have an optimum, the y-axes end a tenth above it.
 
     Examples
     --------
@@ -92,7 +137,7 @@ def learning_curves(
             top = max(best) if same_scale else panel.optimum or 1.0
             shown = panels if same_scale else [panel]
             lowest = min((c.mean.min() for p in shown for c in p.curves), default=0.0)
-            # a line at 0 is not to hide on the axis
+            # so that a line at 0 does not hide on the axis
             ax.set_ylim(min(-0.03 * top, 1.05 * lowest), 1.1 * top)
     figure.supxlabel(x_label, fontsize=9)
     figure.supylabel(y_label, fontsize=9)
@@ -106,7 +151,23 @@ def growth(
     x_label: str = "H",
     y_label: str = "trajectories until solved",
 ) -> Figure:
-    """Panels of `Points` on logarithmic axes: the median, and a bar between the quartiles.
+    """Draw medians against a parameter on logarithmic axes, with bars between the quartiles.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        What to draw; their curves are `Points`.
+    columns : int, default=3
+        Panels in a row.
+    x_label : str, default="H"
+        Label of the x-axes.
+    y_label : str, default="trajectories until solved"
+        Label of the y-axes.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
 
     Examples
     --------
@@ -140,7 +201,7 @@ def _grid(
     sharex: bool,
     sharey: bool,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels with one legend, and their axes."""
+    """Make a figure of panels with one legend; return it and its axes."""
     there = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
     looks = list(dict.fromkeys([*order, *there]))
     labels = [label for label in looks if label in there]
@@ -178,7 +239,22 @@ def _grid(
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
-    """Write a figure to stem.png, stem.pdf and stem.svg; the same figure gives the same bytes."""
+    """Write a figure to files; the same figure gives the same bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    stem : Path
+        Path of the files without their suffix.
+    formats : sequence of str, default=("png", "pdf", "svg")
+        Suffixes of the files.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
     options: dict[str, dict[str, Any]] = {
         "png": {"dpi": 130, "pil_kwargs": {"optimize": True}},
         "pdf": {"metadata": {"CreationDate": None}},
@@ -192,7 +268,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ("png", "pdf", "sv
 
 
 def _wrapped(title: str, width: int) -> str:
-    """In lines of so many characters or so, broken after commas only."""
+    """Break a title into lines of about `width` characters, after commas only."""
     tied = re.sub("(?<!,) ", "\xa0", title)
     return textwrap.fill(tied, width, break_long_words=False).replace("\xa0", " ")
 

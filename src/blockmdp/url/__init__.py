@@ -1,6 +1,4 @@
-"""URL: reinforcement learning with an unsupervised-learning oracle (Feng et al. 2020, Algorithms 1
-to 3).
-"""
+"""URL: reinforcement learning with an unsupervised-learning oracle (Feng et al. 2020)."""
 
 from blockmdp.url.agent import URL, Constants
 from blockmdp.url.fix_label import LabelStandard, fix_label

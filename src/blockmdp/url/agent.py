@@ -1,6 +1,4 @@
-"""URL, the unified framework (Feng et al. 2020, Algorithm 1), as written and as used in the
-experiments.
-"""
+"""URL, the unified framework (Feng et al. 2020, Algorithm 1), as written and as in practice."""
 
 from __future__ import annotations
 
@@ -433,7 +431,7 @@ class URL(DecodingAgent):
 
 
 def _optional(value: int | None) -> int | None:
-    """An integer, also if it was given as 3.0."""
+    """Return an integer, also if it was given as 3.0."""
     return None if value is None else int(value)
 
 

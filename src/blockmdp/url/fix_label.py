@@ -31,9 +31,7 @@ class LabelStandard:
         self.D: dict[tuple[int, int], NDArray[Any]] = {}  # (level, s) -> D_{h,s}
 
     def confirm(self, f: FittedDecoder, test: Observations) -> list[tuple[int, int]]:
-        """Add the labels that the test data confirm; return each (level, label) added (Algorithm 2,
-        lines 9-12).
-        """
+        """Add what the test data confirm, and return each (level, label) added (lines 9-12)."""
         added = []
         levels = np.zeros_like(test.levels) if self.pooled else test.levels
         labels = f.decode(test.levels, test.x)

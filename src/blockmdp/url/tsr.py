@@ -1,7 +1,6 @@
-"""TSR, the trajectory sampling routine (Feng et al. 2020, Algorithm 2), as written and as used in
-the experiments.
+"""TSR, the trajectory sampling routine (Feng et al. 2020, Algorithm 2).
 
-Each difference between the two is a field of `TSR`.
+Each difference between the algorithm as written and as used in the experiments is a field of `TSR`.
 """
 
 from __future__ import annotations

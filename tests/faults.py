@@ -1,4 +1,4 @@
-"""What the tests of faults share: a user's module that goes wrong, studies of it, and processes."""
+"""What the tests of faults share: a user's module with faulty agents, studies of it, processes."""
 
 from __future__ import annotations
 
@@ -14,40 +14,48 @@ import sys
 import time
 from pathlib import Path
 
+from blockmdp.experiments.runs import execute
+
+PATIENCE = 300  # seconds after which a test fails that waits for something certain to happen
+
+# A problem and agents that need neither scikit-learn nor compiled code: worker processes start
+# quickly, and a run takes milliseconds even if nothing is compiled yet.
 MODULE = '''
 import os, signal, time
 from pathlib import Path
 
 import numpy as np
 
-from blockmdp import Tabular
-
 MENDED = Path(__file__).with_name("mended")
 HOARD = []
 
 
+class Problem:
+    def __init__(self, horizon: int):
+        self.horizon = horizon
+
+    def step(self, action):
+        """Make it look like a Gymnasium environment."""
+
+
 class Slow:
-    """Tabular, after a nap."""
+    """Random numbers, after a nap."""
 
     def __init__(self, nap: float = 0.0):
         self.nap = nap
 
     def fit(self, problem, episodes, seed):
         time.sleep(self.nap)
-        self.returns_ = Tabular().fit(problem, episodes, seed=seed).returns_
+        self.returns_ = np.random.default_rng([seed, problem.horizon]).random(episodes)
 
 
-class Faulty:
-    """Some numbers, but only once it is mended."""
-
-    def __init__(self, nap: float = 0.0):
-        self.nap = nap
+class Faulty(Slow):
+    """The same, but with a fault until it is mended."""
 
     def fit(self, problem, episodes, seed):
-        time.sleep(self.nap)
         if not MENDED.exists():
             self.fault()
-        self.returns_ = np.random.default_rng(seed).random(episodes)
+        super().fit(problem, episodes, seed)
 
     def fault(self):
         pass
@@ -93,48 +101,74 @@ STEADY_STUDY = """
 seeds = {seeds}
 episodes = 300
 [problem]
-name = "lock_bernoulli"
+name = "faulty:Problem"
 horizon = [2, 3]
 [[agent]]
 name = "faulty:Slow"
 nap = {nap}
 """
+STEADY_RUNS = 20
 
-# A Leaker takes half of the memory and keeps it: two are too many for one process, but it is sound.
+# A Leaker keeps half of the memory that a process may use. It is sound, but two of them do not fit
+# into one process.
 FAULTY_STUDY = """
 seeds = 1
 episodes = 300
 [problem]
-name = "lock_bernoulli"
+name = "faulty:Problem"
 horizon = 2
 """ + "".join(
     f'[[agent]]\nname = "faulty:{name}"\nnap = {nap}\n'
-    for name, nap in [*((name, 0.0) for name in FAULTY), ("Leaker", [0.0, 0.01, 0.02])]
+    for name, nap in [*((name, 0.0) for name in FAULTY), ("Leaker", [0.0, 0.01])]
 )
-CAPS = ("--timeout", "5", "--memory", "1")
+# Only the run itself counts for the timeout, which takes milliseconds unless it hangs.
+LIMITS = ("--timeout", "5", "--memory", "1")
 
 
 def make_lab(folder: Path) -> Path:
-    """A folder with a user's module and study files."""
+    """Write a user's module and study files."""
     (folder / "faulty.py").write_text(MODULE)
-    (folder / "steady.toml").write_text(STEADY_STUDY.format(seeds=14, nap=0.1))
-    (folder / "long.toml").write_text(STEADY_STUDY.format(seeds=2, nap="[0.0, 600.0]"))
+    (folder / "steady.toml").write_text(STEADY_STUDY.format(seeds=STEADY_RUNS // 2, nap=0.05))
+    (folder / "long.toml").write_text(STEADY_STUDY.format(seeds=2, nap="[0.0, 10_000.0]"))
     (folder / "faulty.toml").write_text(FAULTY_STUDY)
     return folder
 
 
-# --- the command, in a process of its own ---------------------------------------------------------
+# --- runs without worker processes ----------------------------------------------------------------
+class InProcess:
+    """An executor that does runs in this process, and counts them."""
+
+    def __init__(self, *_):
+        self.runs = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def state(self):
+        return "this process"
+
+    def map(self, runs):
+        for run in runs:
+            self.runs.append(run)
+            yield run, execute(json.loads(run.setting.content), run.seed)
+
+
+# --- the command in its own process ---------------------------------------------------------------
 class Command:
-    """`blockmdp ARGUMENTS` in a real process; a warm one is forked off one that has everything
-    imported, which saves seconds.
+    """`blockmdp ARGUMENTS` in a real process.
+
+    A warm process is forked from one that has imported everything, which saves seconds.
     """
 
-    def __init__(self, lab, *arguments, warm=True, fsize=None, env=()):
+    def __init__(self, lab, *arguments, warm=True, max_file_size=None, env=()):
         self._err = Path(lab) / f"stderr-{os.urandom(8).hex()}"
         words, env = [str(word) for word in arguments], dict(env)
         if warm:
             self._process = _warm.Process(
-                target=_command, args=(words, str(lab), str(self._err), fsize, env)
+                target=_command, args=(words, str(lab), str(self._err), max_file_size, env)
             )
             self._process.start()
         else:
@@ -159,14 +193,14 @@ class Command:
     def send(self, signum):
         os.kill(self.pid, signum)
 
-    def wait(self, seconds=120):
-        """Its exit status, as a shell gives it."""
+    def wait(self):
+        """Return its exit status, as a shell gives it."""
         if isinstance(self._process, subprocess.Popen):
-            status = self._process.wait(seconds)
+            status = self._process.wait(PATIENCE)
         else:
-            self._process.join(seconds)
+            self._process.join(PATIENCE)
             status = self._process.exitcode
-        assert status is not None, f"still running after {seconds} s: {self.stderr}"
+        assert status is not None, f"still running after {PATIENCE} s: {self.stderr}"
         return status if status >= 0 else 128 - status
 
     @property
@@ -183,38 +217,38 @@ class Command:
 
 
 _warm = multiprocessing.get_context("forkserver")
-_warm.set_forkserver_preload(["blockmdp.cli", "blockmdp.experiments.results", "distributed"])
+_warm.set_forkserver_preload(["blockmdp.cli", "blockmdp.experiments", "distributed"])
 
 
-def _command(arguments, folder, err, fsize, env):
+def _command(arguments, folder, err, max_file_size, env):
     os.chdir(folder)
     os.environ.update(env)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
-    if fsize is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (fsize, fsize))
+    if max_file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
     from blockmdp.cli import main
 
     sys.exit(main(arguments))
 
 
 def blockmdp(lab, *arguments, **options):
-    """The exit status of a command, and what it says on stderr."""
+    """Return the exit status of a command and what it prints on stderr."""
     with Command(lab, *arguments, **options) as command:
         return command.wait(), command.stderr
 
 
-# --- looking on -----------------------------------------------------------------------------------
-def wait_until(holds, seconds=120):
-    """Wait for something that comes sooner or later."""
-    end = time.monotonic() + seconds
+# --- processes ------------------------------------------------------------------------------------
+def wait_until(holds):
+    """Wait for something that must happen sooner or later."""
+    end = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < end, f"did not happen in {seconds} s"
+        assert time.monotonic() < end, f"did not happen in {PATIENCE} s"
         time.sleep(0.02)
 
 
 def children(pid):
-    """Processes that this one has started, and that live."""
+    """Return the live processes that a process has started."""
     stats = (_stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit())
     return [int(stat[0]) for stat in stats if stat and int(stat[2]) == pid and stat[1] != "Z"]
 
@@ -224,13 +258,13 @@ def are_gone(pids):
 
 
 def _state(pid):
-    """A process's state, None if it has ended."""
+    """Return the state of a process, None if it has ended."""
     stat = _stat(pid)
     return stat[1] if stat and stat[1] not in "ZX" else None
 
 
 def _stat(pid):
-    """pid, state, parent"""
+    """Return pid, state and parent of a process."""
     try:
         before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
@@ -245,14 +279,14 @@ def select(out, query):
 
 
 def finished(out):
-    """How many runs are finished."""
+    """Return the number of finished runs."""
     with contextlib.suppress(sqlite3.Error):
         return select(out, "SELECT count(*) FROM runs WHERE error IS NULL")[0][0]
     return 0
 
 
 def errors(out):
-    """Why runs failed, by the name of the agent's class."""
+    """Return why runs failed, by the name of the agent's class."""
     rows = select(
         out,
         "SELECT content, error FROM runs JOIN settings ON settings.key = runs.setting "
@@ -262,7 +296,7 @@ def errors(out):
 
 
 def content(out):
-    """All that must be the same however a study was done: not times, nor machines."""
+    """Return everything that does not depend on when and where a study was run."""
     columns = "key, setting, seed, error, average, final, solved_at, trajectories, ledger"
     return [
         select(out, f"SELECT {columns} FROM runs ORDER BY key"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -16,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults import (
-    CAPS,
     FAULTY,
+    LIMITS,
+    STEADY_RUNS,
     Command,
+    InProcess,
     are_gone,
     blockmdp,
     children,
@@ -31,13 +32,18 @@ from faults import (
 )
 
 from blockmdp.cli import main
-from blockmdp.experiments import driver
+from blockmdp.experiments import Study, driver
+from blockmdp.experiments import pool as pool_module
+from blockmdp.experiments.errors import ExecutorError
 from blockmdp.experiments.pool import Pool
-from blockmdp.experiments.runs import Outcome, execute
+from blockmdp.experiments.runs import Outcome
+from blockmdp.experiments.settings import Run
 from blockmdp.experiments.store import FILE, FORMAT, Store
-from blockmdp.experiments.study import Run, Study
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,37 +53,39 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(lab):
-    """The content of the steady study, done by one process in peace."""
-    status, err = blockmdp(lab, "run", "steady.toml", "--out", "undisturbed", "--jobs", 1)
-    assert status == 0, err
+    """The content of the steady study, done without any fault."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "_executor", InProcess)
+        Study.load(lab / "steady.toml").run(lab / "undisturbed", quiet=True)
     return content(lab / "undisturbed")
 
 
 # --- processes ------------------------------------------------------------------------------------
-def test_ten_kills_of_the_driver_lose_nothing_that_was_finished(lab, undisturbed, tmp_path):
+def test_kills_of_the_driver_lose_no_finished_run(lab, undisturbed, tmp_path):
     draw = random.Random(10)
-    there = 0
-    for kill in range(10):
-        jobs = 1 + kill // 7
-        with Command(lab, "run", "steady.toml", "--out", tmp_path, "--jobs", jobs) as command:
-            if kill % 2:
-                command.until(lambda n=there: finished(tmp_path) > n)
-                time.sleep(draw.uniform(0, 0.15))
-            else:
-                time.sleep(draw.uniform(0, 1.5))
+    run = ("run", "steady.toml", "--out", tmp_path)
+    before = 0
+    for kill in range(5):
+        with Command(lab, *run, "--jobs", 2 if kill == 4 else 1) as command:
+            if kill in (1, 3, 4):  # while it runs
+                command.until(lambda n=before: finished(tmp_path) > n)
+                time.sleep(draw.uniform(0, 0.1))
+            else:  # while it starts
+                time.sleep(draw.uniform(0, 1.0))
             workers = children(command.pid)
             command.send(signal.SIGKILL)
-        wait_until(lambda pids=workers: are_gone(pids), 10)
-        assert finished(tmp_path) >= there
-        there = finished(tmp_path)
-    status, err = blockmdp(lab, "run", "steady.toml", "--out", tmp_path, "--jobs", 2)
+        wait_until(lambda pids=workers: are_gone(pids))
+        assert finished(tmp_path) >= before
+        before = finished(tmp_path)
+    assert 3 <= before < STEADY_RUNS
+    status, err = blockmdp(lab, *run, "--jobs", 1)
     assert status == 0, err
     assert "damaged" not in err
     assert content(tmp_path) == undisturbed
-    assert len(undisturbed[0]) == len(undisturbed[1]) == 28
+    assert len(undisturbed[0]) == len(undisturbed[1]) == STEADY_RUNS
 
 
-def test_a_killed_worker_costs_no_run(lab, undisturbed, tmp_path):
+def test_a_killed_worker_loses_no_run(lab, undisturbed, tmp_path):
     with Command(lab, "run", "steady.toml", "--out", tmp_path, "--jobs", 2) as command:
         command.until(lambda: finished(tmp_path) >= 1)
         os.kill(children(command.pid)[0], signal.SIGKILL)
@@ -85,23 +93,23 @@ def test_a_killed_worker_costs_no_run(lab, undisturbed, tmp_path):
     assert content(tmp_path) == undisturbed
 
 
-def test_runs_that_kill_hang_or_eat_memory_fail_alone_and_can_be_done_again(lab, tmp_path):
-    again = ("run", "faulty.toml", "--out", tmp_path, "--jobs", 2, *CAPS)
+def test_runs_that_kill_hang_or_eat_memory_fail_alone_and_can_be_repeated(lab, tmp_path):
+    again = ("run", "faulty.toml", "--out", tmp_path, "--jobs", 2, *LIMITS)
     status, err = blockmdp(lab, *again)
     assert status == 1
     assert "5 runs failed" in err
     why = errors(tmp_path)
     assert set(why) == set(FAULTY)
     assert why["Killer"] == "farewell\nthe worker process died 3 times: Killed (9)"
-    assert why["Hanger"] == "took longer than the time-out of 5 s"
+    assert why["Hanger"] == "exceeded the timeout of 5 s"
     assert "MemoryError" in why["Glutton"].splitlines()[-1]
     assert why["Thrower"].startswith("Traceback")
     assert why["Thrower"].endswith("\nValueError: bad luck\n")
-    assert "returns_ must be a list of finite numbers" in why["Nan"]
-    assert finished(tmp_path) == 3
+    assert "returns_ must be finite numbers" in why["Nan"]
+    assert finished(tmp_path) == 2
 
     before = select(tmp_path, "SELECT key, finished FROM runs ORDER BY key")
-    assert blockmdp(lab, *again)[0] == 1  # they are not done again unasked
+    assert blockmdp(lab, *again)[0] == 1  # failed runs are not repeated unless the user asks
     assert select(tmp_path, "SELECT key, finished FROM runs ORDER BY key") == before
     (lab / "mended").touch()
     try:
@@ -109,31 +117,84 @@ def test_runs_that_kill_hang_or_eat_memory_fail_alone_and_can_be_done_again(lab,
     finally:
         (lab / "mended").unlink()
     assert status == 0, err
-    assert (errors(tmp_path), finished(tmp_path)) == ({}, 8)
+    assert (errors(tmp_path), finished(tmp_path)) == ({}, 7)
 
 
-@pytest.mark.parametrize(("signum", "jobs"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
-def test_an_interrupt_ends_a_study_soon_and_keeps_what_is_finished(signum, jobs, lab, tmp_path):
+SLOW_IMPORT = """
+import os, time
+from faulty import Problem, Slow as Agent
+if "BLOCKMDP_DRIVER" in os.environ:  # in a worker process
+    time.sleep(2.5)
+"""
+
+
+def test_the_timeout_does_not_count_the_time_of_imports(lab):
+    (lab / "slow_import.py").write_text(SLOW_IMPORT)
+    document = {
+        "seeds": 1,
+        "episodes": 5,
+        "problem": {"name": "slow_import:Problem", "horizon": 2},
+        "agent": {"name": "slow_import:Agent"},
+    }
+    study = Study(document, folder=lab)
+    with Pool(timeout=2.0, folder=study.folder) as pool:
+        ((_, outcome),) = pool.map(study.runs())
+    assert outcome.error is None
+
+
+def test_a_process_that_does_not_start_ends_the_study(lab, monkeypatch):
+    monkeypatch.setattr(pool_module, "START_TIMEOUT", 1e-9)
+    study = Study.load(lab / "steady.toml").only(["seed=0", "horizon=2"])
+    with Pool() as pool, pytest.raises(ExecutorError, match="did not start in 0 s"):
+        list(pool.map(study.runs()))
+
+
+def test_imports_that_take_too_long_make_the_run_fail(lab, monkeypatch):
+    (lab / "endless_import.py").write_text(SLOW_IMPORT.replace("2.5", "10_000"))
+    document = {
+        "seeds": 1,
+        "episodes": 5,
+        "problem": {"name": "endless_import:Problem", "horizon": 2},
+        "agent": {"name": "endless_import:Agent"},
+    }
+    study = Study(document, folder=lab)
+    receive = pool_module._Worker.receive
+
+    def without_patience(self):
+        outcome = receive(self)
+        if self.ready:
+            self.deadline = 0.0
+        return outcome
+
+    monkeypatch.setattr(pool_module._Worker, "receive", without_patience)
+    with Pool(folder=study.folder) as pool:
+        ((_, outcome),) = pool.map(study.runs())
+    assert outcome.error == "imports took longer than 180 s"
+
+
+@pytest.mark.parametrize(
+    ("signum", "jobs", "warm"), [(signal.SIGINT, 2, False), (signal.SIGTERM, 1, True)]
+)
+def test_an_interrupt_ends_a_study_and_keeps_finished_runs(signum, jobs, warm, lab, tmp_path):
     run = ("run", "long.toml", "--out", tmp_path, "--jobs", jobs, "--quiet")
-    with Command(lab, *run, warm=False) as command:
+    with Command(lab, *run, warm=warm) as command:
         command.until(lambda: finished(tmp_path) >= 1)
         workers = children(command.pid)
-        there, start = finished(tmp_path), time.monotonic()
+        before = finished(tmp_path)
         command.send(signum)
-        assert command.wait(10) == 128 + signum
-        print(f"ended {time.monotonic() - start:.2f} s after {signum.name}")
+        assert command.wait() == 128 + signum
         assert command.stderr.count("\n") == 1
-        assert "what was finished is kept; the same command goes on from there" in command.stderr
+        assert "finished runs are kept; run the same command again to resume" in command.stderr
     assert len(workers) == jobs
     assert are_gone(workers)
-    assert finished(tmp_path) >= there
+    assert finished(tmp_path) >= before
 
 
-def test_a_worker_without_work_ends_after_a_while_and_another_takes_its_place(healthy):
-    one, two = Study.load(healthy / "study.toml").settings
-    with Pool(idle=0.1) as pool:
-        for setting in (one, two):
-            ((_, outcome),) = pool.map([Run(setting, 0)])
+def test_a_worker_without_work_ends_and_another_takes_its_place(lab):
+    one, two = Study.load(lab / "steady.toml").only(["seed=0"]).runs()
+    with Pool(idle=0.1, folder=str(lab)) as pool:
+        for run in (one, two):
+            ((_, outcome),) = pool.map([run])
             assert outcome.error is None
             (worker,) = pool._workers
             wait_until(lambda: worker.process.poll() == 0)  # noqa: B023
@@ -144,7 +205,7 @@ def test_a_second_driver_is_refused(lab, tmp_path):
         status, err = blockmdp(lab, "run", "steady.toml", "--out", tmp_path)
     assert status == 1
     assert err.count("\n") == 1
-    assert f"{tmp_path} is in use by process {os.getpid()} on " in err
+    assert f"{tmp_path} is in use: process {os.getpid()} on " in err
 
 
 # --- disks ----------------------------------------------------------------------------------------
@@ -162,16 +223,16 @@ def unmount(folder):
 
 @pytest.fixture(params=["disk", "file"])
 def full(request, tmp_path):
-    """A directory, options under which it is soon full, and a way to make room."""
-    if request.param == "file":  # one that may not grow
-        yield tmp_path, {"fsize": 100_000}, lambda: None
+    """A directory, options under which it is soon full, and a function that makes room."""
+    if request.param == "file":  # limit the size of files
+        yield tmp_path, {"max_file_size": 80_000}, lambda: None
         return
-    mount(tmp_path, "-o", "size=200k")
+    mount(tmp_path, "-o", "size=160k")
     yield tmp_path, {}, lambda: mount(tmp_path, "-o", "remount,size=20m")
     unmount(tmp_path)
 
 
-def test_a_full_disk_stops_a_study_that_goes_on_once_there_is_room(lab, undisturbed, full):
+def test_a_full_disk_stops_a_study_which_resumes_when_there_is_room(lab, undisturbed, full):
     out, options, grow = full
     run = ("run", "steady.toml", "--out", out, "--jobs", 1)
     status, err = blockmdp(lab, *run, **options)
@@ -179,7 +240,7 @@ def test_a_full_disk_stops_a_study_that_goes_on_once_there_is_room(lab, undistur
     assert err.splitlines()[-1].startswith(f"blockmdp: cannot write to {out / FILE}: ")
     assert "Traceback" not in err
     rows = content(out)[0]
-    assert 0 < len(rows) < 28
+    assert 0 < len(rows) < STEADY_RUNS
     assert set(rows) < set(undisturbed[0])
     assert blockmdp(lab, "status", out)[0] == 0
     grow()
@@ -189,30 +250,9 @@ def test_a_full_disk_stops_a_study_that_goes_on_once_there_is_room(lab, undistur
 
 
 # --- damage: the store is real, the runs are done in this process ---------------------------------
-class Here:
-    """Does runs without worker processes, and counts them."""
-
-    def __init__(self, *_):
-        self.runs = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def state(self):
-        return "here"
-
-    def map(self, runs):
-        for run in runs:
-            self.runs += 1
-            yield run, execute(json.loads(run.setting.content), run.seed)
-
-
 @pytest.fixture
-def here(monkeypatch):
-    executor = Here()
+def executor(monkeypatch):
+    executor = InProcess()
     monkeypatch.setattr(driver, "_executor", lambda *_: executor)
     return executor
 
@@ -227,94 +267,99 @@ agent = { name = "Tabular" }
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory):
-    """A folder with a study and its results in `out`, all there."""
+    """A folder with a study and all its results in `out`."""
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "study.toml").write_text(STUDY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", Here)
+        patch.setattr(driver, "_executor", InProcess)
         Study.load(folder / "study.toml").run(folder / "out", quiet=True)
     assert Path(f"{folder / 'out' / FILE}-wal").stat().st_size == 0  # all is in the one file
     return folder
 
 
-def mends(healthy, data, out, here, capsys):
-    """How many runs the command does again with a store of these bytes, and what it tells."""
+def repair(healthy, data, out, executor, capsys):
+    """Return how many runs are repeated with a store of these bytes, and the warnings."""
     out.mkdir()
     (out / FILE).write_bytes(data)
     for command in ("status", "table"):
         assert main([command, str(out)]) in (0, 1)
-    before = here.runs
+    before = len(executor.runs)
     assert main(["run", str(healthy / "study.toml"), "--out", str(out), "--quiet"]) == 0
     assert content(out) == content(healthy / "out")
     assert main(["status", str(out)]) == 0
-    told = capsys.readouterr().err
-    if here.runs > before:
-        assert "damaged" in told or "empty file" in told
-    return here.runs - before, told
+    warnings = capsys.readouterr().err
+    if len(executor.runs) > before:
+        assert "damaged" in warnings or "empty file" in warnings
+    return len(executor.runs) - before, warnings
 
 
-@pytest.mark.parametrize("share", [0, 1e-5, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99999])
-def test_a_truncated_store_is_told_and_done_again(share, healthy, tmp_path, here, capsys):
+def test_a_truncated_store_is_reported_and_repaired(healthy, tmp_path, executor, capsys):
     data = (healthy / "out" / FILE).read_bytes()
-    again, _ = mends(healthy, data[: int(share * len(data))], tmp_path / "out", here, capsys)
-    assert again > 0
-    if share == 0.99999:
-        assert again < 16  # what can be read is kept
+    for i, share in enumerate((0, 1e-5, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99999)):
+        cut = data[: int(share * len(data))]
+        again, _ = repair(healthy, cut, tmp_path / str(i), executor, capsys)
+        assert again > 0
+    assert again < 16  # of the last one, most rows are readable and kept
 
 
-def test_a_store_of_which_a_page_is_lost_is_told_and_done_again(healthy, tmp_path, here, capsys):
+def test_a_store_with_a_lost_page_is_reported_and_repaired(healthy, tmp_path, executor, capsys):
     data = (healthy / "out" / FILE).read_bytes()
     again = []
     for page in range(0, len(data), 4096):
         hole = data[:page] + bytes(4096) + data[page + 4096 :]
-        again.append(mends(healthy, hole, tmp_path / str(page), here, capsys)[0])
+        again.append(repair(healthy, hole, tmp_path / str(page), executor, capsys)[0])
     assert again[0] == 16
     assert 0 < np.median(again) < 16
 
 
-@pytest.mark.parametrize("column", ["setting", "ledger", "environment", "curve"])
-@pytest.mark.parametrize("mask", [1, 0x80])
-def test_a_flipped_byte_in_a_run_costs_that_run(column, mask, healthy, tmp_path, here, capsys):
-    data = bytearray((healthy / "out" / FILE).read_bytes())
-    table, next_to_key = ("curves", "curve") if column == "curve" else ("runs", "setting")
-    columns = f"key, {next_to_key}, {column}"
-    (row,) = select(healthy / "out", f"SELECT {columns} FROM {table} LIMIT 1 OFFSET 3")
-    key, beside, value = (v if isinstance(v, bytes) else v.encode() for v in row)
-    place = data.index(value, data.index(key + beside) + len(key))
-    data[place + len(value) // 2] ^= mask
-    again, told = mends(healthy, data, tmp_path / "out", here, capsys)
-    assert again == 1
-    assert "1 damaged runs in " in told
-    assert "are taken out, to be done again" in told
+def test_a_flipped_byte_in_a_run_costs_only_that_run(healthy, tmp_path, executor, capsys):
+    data = (healthy / "out" / FILE).read_bytes()
+    for column in ("setting", "ledger", "environment", "curve"):
+        table, next_to_key = ("curves", "curve") if column == "curve" else ("runs", "setting")
+        columns = f"key, {next_to_key}, {column}"
+        (row,) = select(healthy / "out", f"SELECT {columns} FROM {table} LIMIT 1 OFFSET 3")
+        key, beside, value = (v if isinstance(v, bytes) else v.encode() for v in row)
+        place = data.index(value, data.index(key + beside) + len(key))
+        for mask in (1, 0x80):
+            flipped = bytearray(data)
+            flipped[place + len(value) // 2] ^= mask
+            out = tmp_path / f"{column}{mask}"
+            again, warnings = repair(healthy, flipped, out, executor, capsys)
+            assert again == 1
+            assert "deleted 1 damaged runs, which are done again" in warnings
 
 
-def test_a_flipped_byte_anywhere_loses_nothing_silently(healthy, tmp_path, here, capsys):
+def test_a_flipped_byte_anywhere_loses_nothing_silently(healthy, tmp_path, executor, capsys):
     data = (healthy / "out" / FILE).read_bytes()
     draw = random.Random(20)
     costs = []
     for i in range(20):
         flipped = bytearray(data)
         flipped[draw.randrange(100, len(data))] ^= 1 << draw.randrange(8)
-        costs.append(mends(healthy, flipped, tmp_path / str(i), here, capsys)[0])
+        costs.append(repair(healthy, flipped, tmp_path / str(i), executor, capsys)[0])
     assert 0 < sum(costs) < 20 * 16
 
 
-def test_a_damaged_file_is_put_aside(healthy, tmp_path, here, capsys):
+def test_a_damaged_file_is_kept_under_another_name(healthy, tmp_path, executor, capsys):
     data = (healthy / "out" / FILE).read_bytes()[:-5000]
-    mends(healthy, data, tmp_path / "out", here, capsys)
-    (aside,) = (tmp_path / "out").glob(f"{FILE}.damaged-*")
-    assert aside.read_bytes() == data
+    repair(healthy, data, tmp_path / "out", executor, capsys)
+    (kept,) = (tmp_path / "out").glob(f"{FILE}.damaged-*")
+    assert kept.read_bytes() == data
 
 
-@pytest.mark.parametrize("command", ["run", "status"])
-def test_a_store_of_a_newer_format_is_refused(command, healthy, tmp_path, here, capsys):
+def test_a_store_of_another_format_is_refused(healthy, tmp_path, executor, capsys):
     shutil.copy(healthy / "out" / FILE, tmp_path)
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
-        store.execute(f"PRAGMA user_version={FORMAT + 1}")
-    study = [str(healthy / "study.toml"), "--out"] if command == "run" else []
-    assert main([command, *study, str(tmp_path)]) == 1
-    assert "was written by a newer blockmdp: upgrade to use it" in capsys.readouterr().err
-    assert here.runs == 0
+    run = ["run", str(healthy / "study.toml"), "--out", str(tmp_path)]
+    for change, words in (
+        (+1, "was written by a newer blockmdp: upgrade to use it"),
+        (-1, "was written by an older blockmdp: choose another --out"),
+    ):
+        with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
+            store.execute(f"PRAGMA user_version={FORMAT + change}")
+        for command in (run, ["status", str(tmp_path)]):
+            assert main(command) == 1
+            assert words in capsys.readouterr().err
+    assert executor.runs == []
 
 
 @pytest.mark.parametrize("wal", [False, True])
@@ -328,24 +373,22 @@ def test_a_directory_that_cannot_be_written_can_be_read(wal, healthy, tmp_path, 
             (tmp_path / f"{FILE}-wal").write_bytes(b"what was written last")
         mount(tmp_path, "-o", "remount,ro") if root else tmp_path.chmod(0o555)
         assert main(["status", str(tmp_path)]) == 0
-        told, err = capsys.readouterr()
-        assert "study: 16 of 16 runs done" in told
+        out, err = capsys.readouterr()
+        assert "study: 16 of 16 runs done" in out
         assert ("the latest runs may be missing" in err) == wal
     finally:
         unmount(tmp_path) if root else tmp_path.chmod(0o755)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_odd_values_are_not_taken_for_damage(tmp_path, healthy):
+    study = Study.load(healthy / "study.toml")
+    odd = [
         Outcome(average=float("nan"), final=-0.0, curve=b"\0"),
         Outcome(average=float("inf"), final=1e-320, curve=b""),
         Outcome(error="no \udcff UTF-8, a \0 and a \N{SNOWMAN}"),
-    ],
-)
-def test_odd_values_are_not_taken_for_damage(odd, tmp_path, healthy):
-    study = Study.load(healthy / "study.toml")
+    ]
     with Store(tmp_path, write=True) as store:
-        store.add(Run(study.settings[0], 0), odd)
+        for seed, outcome in enumerate(odd):
+            store.add(Run(study.settings[0], seed), outcome)
         assert store.drop_damaged() == 0
-        assert len(store.rows()) == 1
+        assert len(store.rows()) == 3

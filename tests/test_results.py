@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from types import SimpleNamespace
@@ -15,19 +16,19 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from faults import InProcess
 from helpers import python
 from threadpoolctl import threadpool_limits
 
 import blockmdp as bm
 from blockmdp.cli import main
-from blockmdp.experiments import driver, statistics, tuning
-from blockmdp.experiments.results import Results
+from blockmdp.experiments import Results, Study, driver, statistics, tuning
+from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.runs import Outcome, execute
-from blockmdp.experiments.store import Store, StoreError
-from blockmdp.experiments.study import Study
+from blockmdp.experiments.store import Store
 
 OWN = """
-from pathlib import Path
+import os
 
 import blockmdp as bm
 
@@ -41,10 +42,10 @@ def any_lock(x, seed=0):
 
 
 class Unlucky:
-    "Fails, until a file says that it is mended."
+    "Fails until it is mended."
 
     def fit(self, problem, episodes, seed=0):
-        if not Path(__file__).with_name("mended").exists():
+        if "MENDED" not in os.environ:
             raise RuntimeError("no luck\\nwith seed %d" % seed)
         self.returns_ = [1.0] * episodes
 
@@ -84,7 +85,7 @@ PAIRS = [("H = 3", name) for name in [*NAMES, "Unlucky"]] + [("H = 4", name) for
 
 
 def command(*arguments):
-    """The exit status of a command, and what it says on stdout and stderr."""
+    """Return the exit status of a command and what it prints on stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main([str(argument) for argument in arguments])
@@ -93,14 +94,14 @@ def command(*arguments):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """A folder with a study file, a module beside it, and what the command `run` said."""
+    """A folder with a study file, a module next to it, and what the command `run` printed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", sys.path[:])
         folder = tmp_path_factory.mktemp("ran")
         (folder / "results_own.py").write_text(OWN)
         (folder / "small.toml").write_text(TEXT)
-        said = command("run", folder / "small.toml", "--out", folder / "out", "--jobs", 2)
-        yield SimpleNamespace(folder=folder, said=said)
+        printed = command("run", folder / "small.toml", "--out", folder / "out", "--jobs", 2)
+        yield SimpleNamespace(folder=folder, printed=printed)
 
 
 @pytest.fixture
@@ -110,14 +111,14 @@ def results(ran):
 
 @pytest.fixture
 def copied(ran, tmp_path):
-    """The same in a folder that may be changed."""
+    """A copy that a test may change."""
     shutil.copytree(ran.folder, tmp_path / "copy")
     return tmp_path / "copy"
 
 
 @pytest.fixture
 def idle(monkeypatch):
-    """No run may be done."""
+    """Fail if a run is done."""
 
     def refuse(*_):
         raise AssertionError("there should be nothing to do")
@@ -125,23 +126,31 @@ def idle(monkeypatch):
     monkeypatch.setattr(driver, "_executor", refuse)
 
 
+@pytest.fixture
+def executor(monkeypatch):
+    """Do runs in this process."""
+    executor = InProcess()
+    monkeypatch.setattr(driver, "_executor", lambda *_: executor)
+    return executor
+
+
 def of(results, panel, agent):
     return [row for s, row in results.rows if (s.panel, s.label) == (panel, agent)]
 
 
 # --- run ------------------------------------------------------------------------------------------
-def test_run_tells_what_it_did_and_that_runs_failed(ran):
-    status, out, err = ran.said
+def test_run_reports_finished_and_failed_runs(ran):
+    status, out, err = ran.printed
     assert status == 1
     where = ran.folder / "out"
     assert (
         out
-        == f"18 runs of small are in {where}. See: blockmdp table {where}; blockmdp plot {where}\n"
+        == f"18 runs of small are in {where}. Next: blockmdp table {where}; blockmdp plot {where}\n"
     )
     lines = err.splitlines()
     assert sum(line.startswith("failed: H = 3 | Unlucky | seed ") for line in lines) == 3
     assert any(line.startswith("21/21 runs, ") for line in lines)
-    assert lines[-1] == f"blockmdp: 3 runs failed (blockmdp status {where} tells why)"  # fmt: skip
+    assert lines[-1] == f"blockmdp: 3 runs failed; for the reasons: blockmdp status {where}"
 
 
 def test_every_run_is_there_once(results):
@@ -198,21 +207,14 @@ def test_the_oracle_s_training_counts_as_trajectories(results):
         assert row.solved_at is None or row.solved_at > 130
 
 
-def test_a_second_study_in_the_same_directory_reuses_what_they_share(copied, monkeypatch):
-    done = []
-    take = driver.Pool.map
-
-    def watched(self, runs):
-        done.extend(runs := list(runs))
-        return take(self, runs)
-
-    monkeypatch.setattr(driver.Pool, "map", watched)
+def test_a_second_study_in_the_same_directory_reuses_runs(copied, executor):
     text = TEXT.replace("[3, 4]", "[2, 3]").replace("seeds = 3", "seeds = [2, 3]")
     (copied / "second.toml").write_text(text)
     options = ("--out", copied / "out", "--only", "agent=OracleQ-lat", "--only", "lr=0.1")
     status, out, err = command("run", copied / "second.toml", *options, "--jobs", 1)
     assert status == 0
-    assert {(run.setting.problem["horizon"], run.seed) for run in done} == {(2, 2), (2, 3), (3, 3)}
+    done = {(run.setting.problem["horizon"], run.seed) for run in executor.runs}
+    assert done == {(2, 2), (2, 3), (3, 3)}
     assert "3/3 runs" in err
     assert out.startswith("4 runs of second are in ")
     first, second = (Results(copied / "out", name) for name in ("small", "second"))
@@ -226,20 +228,19 @@ def test_a_second_study_in_the_same_directory_reuses_what_they_share(copied, mon
     assert out.startswith("small: 18 of 21 runs done")
     status, out, err = command("table", copied / "out", "--study", "third")
     assert (status, out) == (1, "")
-    assert err.endswith("holds no study 'third', only small, second\n")
+    assert err.endswith("has no study 'third'; it has small, second\n")
 
 
-def test_a_failed_run_is_done_again_only_if_that_is_asked_for(copied, idle, monkeypatch):
-    (copied / "mended").touch()
+def test_a_failed_run_is_repeated_only_if_the_user_asks(copied, executor, monkeypatch):
+    monkeypatch.setenv("MENDED", "1")
     arguments = ("run", copied / "small.toml", "--out", copied / "out", "--quiet")
     status, out, err = command(*arguments)
-    assert (status, out) == (1, "")
+    assert (status, out, executor.runs) == (1, "", [])
     assert err.startswith("blockmdp: 3 runs failed")
-    monkeypatch.undo()
     before = Results(copied / "out").done
-    assert command(*arguments, "--retry-failed", "--jobs", 1) == (0, "", "")
+    assert command(*arguments, "--retry-failed") == (0, "", "")
     after = Results(copied / "out")
-    assert (len(after.done), len(after.failed)) == (21, 0)
+    assert (len(after.done), len(after.failed), len(executor.runs)) == (21, 0, 3)
     assert {row for _, row in before} < {row for _, row in after.done}
     assert [row.average for row in of(after, "H = 3", "Unlucky")] == [1.0] * 3
 
@@ -283,7 +284,7 @@ def test_curves_are_a_frame_of_points(results):
         assert point.trajectories == row.trajectories
 
 
-def test_a_summary_is_that_of_its_seeds(results):
+def test_a_summary_is_computed_from_its_seeds(results):
     summaries = results.summaries()
     assert [(s.panel, s.agent) for s in summaries] == PAIRS
     for s in summaries:
@@ -305,16 +306,17 @@ def test_a_summary_is_that_of_its_seeds(results):
         assert s.trajectories == np.median([row.trajectories for row in done])
 
 
-def test_a_study_is_run_from_python_too(tmp_path, ran, idle):
+def test_a_study_can_be_run_from_python(ran, idle):
     study = bm.Study.load(ran.folder / "small.toml").only(["agent=URL"])
     results = study.run(ran.folder / "out", quiet=True)
     assert isinstance(results, bm.Results)
     assert len(results.done) == len(study) == 6
+    assert isinstance(study, bm.Study)  # a part of a study can be run, too
     assert len(bm.Results(ran.folder / "out", study).rows) == 6
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def test_a_table_in_words_has_a_line_for_each_summary(results):
+def test_a_text_table_has_a_line_for_each_summary(results):
     head, *lines = results.table().splitlines()
     assert re.split(r"  +", head) == [
         *("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
@@ -347,11 +349,10 @@ def test_a_table_as_csv_has_the_summaries_numbers(results):
             assert row[name] == pytest.approx(getattr(summary, name), nan_ok=True)
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "csv"])
-def test_the_command_table_prints_the_table(form, ran, results):
-    assert command("table", ran.folder / "out", "--format", form) == (
-        *(0, results.table(form) + "\n", ""),
-    )
+def test_the_command_table_prints_the_table(ran, results):
+    for form in ("text", "markdown", "csv"):
+        printed = command("table", ran.folder / "out", "--format", form)
+        assert printed == (0, results.table(form) + "\n", "")
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -362,7 +363,7 @@ def test_a_panel_s_curves_are_mean_and_deviation_over_seeds(results, y):
     assert [panel.optimum for panel in panels] == [0.5, 0.5]
     frame = results.curves()
     for panel in panels:
-        assert [curve.label for curve in panel.curves] == NAMES  # none of the one that failed
+        assert [curve.label for curve in panel.curves] == NAMES  # without the one that failed
         for curve in panel.curves[1:]:  # whose runs all have the same x
             of_it = frame[(frame.panel == panel.title) & (frame.agent == curve.label)]
             seeds = of_it.pivot_table(index="trajectories", columns="seed", values=y)
@@ -376,16 +377,16 @@ def test_a_panel_s_curves_are_mean_and_deviation_over_seeds(results, y):
         assert len(url.x) == len(url.mean) == len(url.std) == 200
 
 
-def test_a_figure_shows_all_that_any_panel_has(results):
+def test_the_panels_of_a_figure_share_their_x_axis_and_legend(results):
     figure = results.plot()
-    assert [ax.get_title() for ax in figure.axes] == ["H = 3", "H = 4"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["H = 3", "H = 4"]
     longest = max(curve.x[-1] for panel in results.panels() for curve in panel.curves)
     assert {ax.get_xlim() for ax in figure.axes} == {(0.0, longest)}
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [*NAMES, "optimum"]
 
 
-def test_plot_draws_into_the_directory_or_into_a_file(copied):
+def test_plot_writes_to_the_directory_or_to_a_file(copied):
     status, out, err = command("plot", copied / "out")
     files = [copied / "out" / f"small-average.{kind}" for kind in ("png", "pdf", "svg")]
     assert (status, out.split(), err) == (0, [str(file) for file in files], "")
@@ -401,7 +402,7 @@ def test_plot_draws_into_the_directory_or_into_a_file(copied):
 @pytest.mark.parametrize(("kind", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])
 def test_what_is_exported_reads_back(kind, read, ran, results, tmp_path):
     to = tmp_path / f"runs.{kind}"
-    assert command("export", ran.folder / "out", to) == (0, f"21 runs to {to}\n", "")
+    assert command("export", ran.folder / "out", to) == (0, f"wrote 21 runs to {to}\n", "")
     frame, back = results.frame(), read(to)
     assert list(back) == list(frame)
     for name in ("panel", "agent", "seed", "key", "problem.horizon", "episodes"):
@@ -412,95 +413,93 @@ def test_what_is_exported_reads_back(kind, read, ran, results, tmp_path):
     assert back.error.dropna().tolist() == frame.error.dropna().tolist()
 
 
-def test_parameters_of_several_types_are_exported_as_text(tmp_path, here):
-    study = here(problem={"name": "results_own:any_lock", "x": [1, "a", True, [2]]})
+def test_parameters_of_several_types_are_exported_as_text(tmp_path, own_study, executor):
+    study = own_study(problem={"name": "results_own:any_lock", "x": [1, "a", True, [2]]})
     assert study.panels == ["x = 1", "x = a", "x = true", "x = [2]"]
-    run_here(study, tmp_path).export(tmp_path / "runs.parquet")
+    study.run(tmp_path, quiet=True).export(tmp_path / "runs.parquet")
     back = pd.read_parquet(tmp_path / "runs.parquet")
     assert set(back["problem.x"]) == {"1", "a", "True", "[2]"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
+def test_what_cannot_be_done_gets_one_line(ran):
+    for arguments, status, words in (
         (["export", "OUT", "runs.xls"], 2, "runs.xls: must end in .csv or .parquet"),
         (["export", "OUT", "OUT/missing/runs.csv"], 1, "non-existent directory"),
         (["plot", "OUT", "--to", "figure.gif"], 2, "--to figure.gif: must end in .png, .pdf or .s"),
         (["plot", "OUT", "--to", "OUT/missing/a.png"], 1, "No such file or directory"),
         (["status", "OUT/missing"], 1, "no runs in "),
-        (["table", "OUT", "--study", "other"], 1, "holds no study 'other', only small"),
-    ],
-)
-def test_what_cannot_be_done_gets_one_line(arguments, status, words, ran):
-    said = command(*(word.replace("OUT", str(ran.folder / "out")) for word in arguments))
-    assert said[:2] == (status, "")
-    assert said[2].count("\n") == 1
-    assert words in said[2]
+        (["table", "OUT", "--study", "other"], 1, "has no study 'other'; it has small"),
+    ):
+        words_given = [word.replace("OUT", str(ran.folder / "out")) for word in arguments]
+        printed = command(*words_given)
+        assert printed[:2] == (status, "")
+        assert printed[2].count("\n") == 1
+        assert words in printed[2]
 
 
 # --- status, list, dry runs -----------------------------------------------------------------------
-def test_status_tells_what_is_done_and_what_failed(ran, results):
+def test_status_shows_what_is_done_and_what_failed(ran):
     status, out, err = command("status", ran.folder / "out")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "small: 18 of 21 runs done, 3 failed, 0 to do"
-    assert re.fullmatch(r"\d+ s of computing so far, \S+ s a run", lines[1])
+    assert re.fullmatch(r"computing time: (\d+ (h|min|s) ?)+, \S+ s per run", lines[1])
     assert lines[2:5] == [
         f"failed: H = 3 | Unlucky | seed {seed}: with seed {seed}" for seed in range(3)
     ]
-    assert lines[5] == "do them again with --retry-failed; tracebacks: blockmdp export"
+    assert lines[5] == "to repeat failed runs: --retry-failed; for tracebacks: blockmdp export"
     assert len(lines) == 6
 
 
-def test_status_tells_what_is_missing(copied):
+def test_status_shows_what_is_missing(copied):
     text = TEXT.replace("seeds = 3", "seeds = 9")
     (copied / "small.toml").write_text(text)
     with Store(copied / "out", write=True) as store:
         store.register(Study.load(copied / "small.toml"))
     lines = Results(copied / "out").status().splitlines()
     assert lines[0] == "small: 18 of 63 runs done, 3 failed, 42 to do"
-    assert lines[1] == "nothing is running: give the command `blockmdp run` again to go on"
+    assert lines[1] == "not running: repeat the `blockmdp run` command to do the missing runs"
     with Store(copied / "out", write=True) as store:
         store.announce(study="small", jobs=2)
         line = Results(copied / "out").status().splitlines()[1]
-    assert re.fullmatch(r"running now: process \d+ on \S+, 2 runs at a time, 0.0 runs/s", line)
+    assert re.fullmatch(r"running: process \d+ on \S+, 2 runs at a time, 0.0 runs/s", line)
 
 
-def test_status_shows_the_first_line_of_what_is_no_traceback(tmp_path, here):
-    study = here()
+def test_status_shows_the_first_line_of_an_error_without_traceback(tmp_path, own_study):
+    study = own_study()
     with Store(tmp_path, write=True) as store:
         store.register(study)
         for run in study.runs():
-            error = "took longer than the time-out of 3 s\nbye" if run.seed else "  "
+            error = "exceeded the timeout of 3 s\nbye" if run.seed else "  "
             store.add(run, Outcome(error=error, environment={"blockmdp": "1"}))
     text = Results(tmp_path).status()
-    assert "seed 1: took longer than the time-out of 3 s\n" in text
+    assert "seed 1: exceeded the timeout of 3 s\n" in text
     assert "seed 0: ?\n" in text
     assert "... and 3 more\n" in text
     assert Results(tmp_path).table().count("(2 failed)") == 4
-    with pytest.raises(StoreError, match=r"no run of study in .* is done yet"):
+    with pytest.raises(StoreError, match=r"study has no finished runs in "):
         Results(tmp_path).plot()
     assert Results(tmp_path).curves().empty
 
 
-def test_list_names_what_there_is(capsys):
+def test_list_names_every_part():
     status, out, _ = command("list")
     assert status == 0
     lines = [line.strip() for line in out.splitlines()]
     for kind in ("problems", "agents", "oracles", "learners"):
         assert kind in lines
-    for name in ("lock_bernoulli", "URL", "PCID", "Tabular", "pca_kmeans", "gmm", "OracleQ"):
+    for name in ("lock_bernoulli", "URL", "OnlineURL", "PCID", "Tabular", "gmm", "OracleQ"):
         (line,) = (line for line in lines if line.startswith(f"{name}: "))
         assert len(line) > len(name) + 10
     assert "horizon = 20, switch = 0.2" in lines
     assert 'learner = "none", on = "latent"' in lines
 
 
-def test_a_dry_run_prints_the_runs_and_does_none(ran, idle, tmp_path):
-    path, out = ran.folder / "small.toml", ran.folder / "out"
-    status, told, err = command("run", path, "--out", out, "--dry-run")
+def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):
+    path = ran.folder / "small.toml"
+    status, out, err = command("run", path, "--out", ran.folder / "out", "--dry-run")
     assert status == 0
-    lines = told.splitlines()
+    lines = out.splitlines()
     assert len(lines) == 21
     assert lines[0] == "H = 4 | URL | seed 0  (done)"
     assert [line for line in lines if not line.endswith("(done)")] == [
@@ -509,8 +508,8 @@ def test_a_dry_run_prints_the_runs_and_does_none(ran, idle, tmp_path):
     assert err == "21 runs, 18 of them done\n"
     elsewhere = tmp_path / "elsewhere"
     options = ("--out", elsewhere, "--dry-run", "--only", "seed=1", "--set", "episodes=7")
-    status, told, err = command("run", path, *options)
-    assert (status, len(told.splitlines()), err) == (0, 7, "7 runs, 0 of them done\n")
+    status, out, err = command("run", path, *options)
+    assert (status, len(out.splitlines()), err) == (0, 7, "7 runs, 0 of them done\n")
     assert not elsewhere.exists()
 
 
@@ -524,27 +523,17 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def here(ran):
-    """Makes a study of that document, with some changes, and the module beside it."""
+def own_study(ran):
+    """Return a function that makes a study of that document, with some changes."""
     return lambda **changes: Study({**DOCUMENT, **changes}, folder=ran.folder)
 
 
-def run_here(study, out, **_):
-    """What `run_study` gives, in this process."""
-    with Store(out, write=True) as store:
-        store.register(study)
-        for run in study.runs():
-            store.add(run, execute(json.loads(run.setting.content), run.seed))
-    return Results(out, study)
-
-
 @pytest.fixture
-def tune(monkeypatch, tmp_path):
-    """Tunes a study in this process; gives what was tuned, read back from its file."""
-    monkeypatch.setattr(tuning, "run_study", run_here)
+def tune(executor, tmp_path):
+    """Return a function that tunes a study and reads the result back from its file."""
 
     def run(study, seeds=2):
-        tuned, path = tuning.tune(study, tmp_path / "out", seeds=seeds)
+        tuned, path = tuning.tune(study, tmp_path / "out", seeds=seeds, quiet=True)
         read = Study.load(path)
         assert [run.key for run in read.runs()] == [run.key for run in tuned.runs()]
         assert [s.label for s in read.settings] == [s.label for s in tuned.settings]
@@ -557,7 +546,7 @@ def chosen(tuned):
     return [(s.panel, s.agent["horizon"]) for s in tuned.settings]
 
 
-def test_the_command_tune_chooses_the_better_point_and_reports_on_fresh_seeds(copied, monkeypatch):
+def test_the_command_tune_chooses_the_better_point_and_runs_it_on_new_seeds(copied, executor):
     text = """
     seeds = 2
     episodes = 500
@@ -569,22 +558,23 @@ def test_the_command_tune_chooses_the_better_point_and_reports_on_fresh_seeds(co
     learner = { name = "OracleQ", lr = [0.001, 0.1] }
     """
     (copied / "grid.toml").write_text(text)
-    options = ("--tuning-seeds", 3, "--jobs", 1)
+    options = ("--tuning-seeds", 3)
     status, out, err = command("tune", copied / "grid.toml", "--out", copied / "new", *options)
     path = copied / "new" / "tuned.toml"
     assert status == 0
-    assert f"the best settings are in {path}; now they are run on fresh seeds\n" in err
+    assert f"the best settings are in {path}; running them on new seeds\n" in err
     tuning, tuned = (Results(copied / "new", f"grid.{name}") for name in ("tuning", "tuned"))
     assert {row.seed for _, row in tuning.done} == {1_000_000, 1_000_001, 1_000_002}
     assert {row.seed for _, row in tuned.done} == {0, 1}
     assert len(tuning.done) == 6
     assert [s.agent["learner"]["lr"] for s, _ in tuned.done] == [0.1, 0.1]
-    table, _, told = out.rpartition("\n2 runs of grid.tuned are in ")
+    table, _, last = out.rpartition("\n2 runs of grid.tuned are in ")
     assert table == tuned.table()
-    assert told.endswith(f"blockmdp plot {copied / 'new'}\n")
-    monkeypatch.setattr(driver, "_executor", None)  # the file expands to runs that are all there
+    assert last.endswith(f"blockmdp plot {copied / 'new'}\n")
+    done = len(executor.runs)
     assert command("run", path, "--out", copied / "new", "--quiet") == (0, "", "")
     assert command("tune", copied / "grid.toml", "--out", copied / "new", *options)[1] == out
+    assert len(executor.runs) == done  # all of them were stored
     notes = path.read_text().splitlines()
     assert notes[0].startswith(f"# Made by: blockmdp tune {copied / 'grid.toml'} --out ")
     scores = [line for line in notes if line.startswith("#   ")]
@@ -592,8 +582,8 @@ def test_the_command_tune_chooses_the_better_point_and_reports_on_fresh_seeds(co
     assert scores[0].startswith("#   lock_bernoulli | OracleQ-lat lr=0.1: 0.")
 
 
-def test_panels_with_different_best_points_use_when(tune, ran, tmp_path, here):
-    tuned, document = tune(here())
+def test_different_best_points_in_different_panels_use_when(tune, ran, tmp_path, own_study):
+    tuned, document = tune(own_study())
     assert chosen(tuned) == [("H = 3", 3), ("H = 4", 4)]
     assert [s.label for s in tuned.settings] == ["Guess", "Guess"]
     assert [entry["when"] for entry in document["agent"]] == [[{"horizon": 3}], [{"horizon": 4}]]
@@ -601,9 +591,9 @@ def test_panels_with_different_best_points_use_when(tune, ran, tmp_path, here):
     assert (tmp_path / "out" / document["modules"]).resolve() == ran.folder
 
 
-def test_panels_with_the_same_best_point_need_no_when(tune, here):
+def test_the_same_best_point_in_all_panels_needs_no_when(tune, own_study):
     agent = [{"name": "results_own:Guess", "horizon": [7, 8], "label": "mine"}, {"name": "Tabular"}]
-    tuned, document = tune(here(agent=agent))
+    tuned, document = tune(own_study(agent=agent))
     assert document["agent"] == [
         {"label": "mine", "name": "results_own:Guess", "horizon": 7},  # the first of equals
         {"label": "OracleQ-lat", "name": "Tabular"},
@@ -611,48 +601,48 @@ def test_panels_with_the_same_best_point_need_no_when(tune, here):
     assert len(tuned.settings) == 4
 
 
-def test_each_agent_is_tuned_and_those_of_one_label_are_one(tune, here):
+def test_each_agent_is_tuned_and_agents_with_the_same_label_are_one(tune, own_study):
     agent = [{"name": "results_own:Guess", "horizon": [n, n + 1]} for n in (3, 7)]
-    tuned, _ = tune(here(agent=agent))
+    tuned, _ = tune(own_study(agent=agent))
     assert chosen(tuned) == [("H = 3", 3), ("H = 3", 7), ("H = 4", 4), ("H = 4", 7)]
     agent = [{"label": "mine", "name": "results_own:Guess", "horizon": n} for n in (7, 4, 3)]
-    tuned, _ = tune(here(agent=agent))
+    tuned, _ = tune(own_study(agent=agent))
     assert chosen(tuned) == [("H = 3", 3), ("H = 4", 4)]
     assert [s.label for s in tuned.settings] == ["mine", "mine"]
 
 
-def test_panels_that_differ_in_episodes_are_told_apart(tune, here):
+def test_panels_may_differ_in_episodes_only(tune, own_study):
     agent = {"name": "Tabular", "learner": {"name": "OracleQ", "lr": [0.01, 0.3]}}
-    tuned, document = tune(here(episodes=[10, 300], agent=[agent]), seeds=3)
+    tuned, document = tune(own_study(episodes=[10, 300], agent=[agent]), seeds=3)
     assert len(tuned.settings) == 4
     assert len(document["agent"]) == 2
     for entry in document["agent"]:
         assert all(when.keys() == {"episodes", "horizon"} for when in entry["when"])
 
 
-def test_panels_that_no_value_tells_apart_go_by_their_title(tune, here):
+def test_panels_that_no_parameter_distinguishes_are_named_by_title(tune, own_study):
     problem = [{"name": "results_own:lock"}, {"name": "results_own:lock", "size": 4}]
-    tuned, document = tune(here(problem=problem))
+    tuned, document = tune(own_study(problem=problem))
     titles = ["size = none", "size = 4"]
     assert chosen(tuned) == [*zip(titles, (3, 4), strict=True)]
     assert [e["when"] for e in document["agent"]] == [[{"panel": titles[0]}], [{"size": 4}]]
 
 
-def test_a_part_of_a_study_can_be_tuned(tune, here):
-    part = here().only(["problem.horizon=4", "seed=1"])
+def test_a_part_of_a_study_can_be_tuned(tune, own_study):
+    part = own_study().only(["problem.horizon=4", "seed=1"])
     tuned, _ = tune(part)
     assert chosen(tuned) == [("H = 4", 4)]
     assert tuned.seeds == [1]
 
 
-def test_tuning_takes_no_seed_of_the_study(tune, here):
-    with pytest.raises(StoreError, match="the study uses them itself"):
-        tune(here(seeds=[1_000_001]))
+def test_tuning_refuses_to_use_a_seed_of_the_study(tune, own_study):
+    with pytest.raises(StoreError, match="tuning uses the seeds from 1000000 on"):
+        tune(own_study(seeds=[1_000_001]))
 
 
-def test_an_agent_that_never_comes_through_cannot_be_tuned(tune, here):
-    with pytest.raises(StoreError, match="no setting of Unlucky in H = 3 came through"):
-        tune(here(agent=[{"name": "results_own:Unlucky"}]))
+def test_an_agent_that_always_fails_cannot_be_tuned(tune, own_study):
+    with pytest.raises(StoreError, match="no setting of Unlucky in H = 3 finished"):
+        tune(own_study(agent=[{"name": "results_own:Unlucky"}]))
 
 
 def test_a_registered_environment_is_solved_by_the_optimum_of_its_problem():
@@ -665,7 +655,7 @@ def test_a_registered_environment_is_solved_by_the_optimum_of_its_problem():
     assert outcome.solved_at is not None
 
 
-def test_a_study_can_be_seen_where_another_s_modules_are_missing(tmp_path):
+def test_results_can_be_read_if_the_modules_of_another_study_are_missing(tmp_path):
     (tmp_path / "gone_soon.py").write_text("from blockmdp import lock_bernoulli as lock\n")
     sys.path.insert(0, str(tmp_path))
     try:
@@ -682,7 +672,7 @@ def test_a_study_can_be_seen_where_another_s_modules_are_missing(tmp_path):
     assert len(Results(tmp_path / "out", "plain").study) == 1
 
 
-def test_a_study_is_seen_whole_when_only_a_part_of_it_was_run(tmp_path):
+def test_the_store_knows_the_whole_study_if_a_part_was_run(tmp_path):
     document = {"seeds": 2, "episodes": 5, "agent": [{"name": "Tabular"}]}
     study = Study({**document, "problem": {"name": "lock_bernoulli", "horizon": [1, 2]}}, "parts")
     part = study.only(["horizon=1", "seed=1"])
@@ -706,7 +696,15 @@ def test_showing_results_does_not_import_scikit_learn(ran):
     assert python(code).split()[-1] == "False"
 
 
-def test_growth_against_a_parameter_is_drawn_of_what_was_solved(tmp_path):
+def test_a_reader_that_goes_away_causes_no_traceback(ran):
+    table = [sys.executable, "-m", "blockmdp.cli", "table", str(ran.folder / "out")]
+    with subprocess.Popen(table, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_growth_against_a_parameter_shows_what_was_solved(tmp_path, executor):
     document = {
         "seeds": 3,
         "episodes": 400,
@@ -739,7 +737,7 @@ def test_growth_against_a_parameter_is_drawn_of_what_was_solved(tmp_path):
         results.plot(against="n_actions")
 
 
-def test_panels_of_other_lengths_and_scales_have_axes_of_their_own(tmp_path):
+def test_panels_with_other_lengths_and_scales_have_their_own_axes(tmp_path, executor):
     document = {
         "seeds": 1,
         "episodes": 40,
@@ -747,7 +745,7 @@ def test_panels_of_other_lengths_and_scales_have_axes_of_their_own(tmp_path):
             {"name": "comblock", "horizon": 2},
             {"name": "diabolical_lock", "horizon": 2, "episodes": 400},
         ],
-        "agent": {"name": "Tabular", "on": "latent"},
+        "agent": {"name": "Tabular", "learner": {"name": "OracleQ", "v_max": 4.0}},
     }
     one, two = Study(document, "two").run(tmp_path, quiet=True).plot().axes
     assert (one.get_xlim()[1], two.get_xlim()[1]) == (40, 400)

@@ -13,57 +13,81 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from blockmdp import __version__
 
+# The functions below import what they need, so that `--help` does not take seconds.
 if TYPE_CHECKING:
-    from blockmdp.experiments.results import Results
-    from blockmdp.experiments.study import Study
+    from blockmdp.experiments import Results, Study
 
 __all__ = ["main"]
 
 FORMATS = ("png", "pdf", "svg")
 PARTS = ("fig1", "fig2", "fig3", "untuned", "horizon")  # of `reproduce`
 
+DESCRIPTION = """\
+Reinforcement learning where a few hidden states produce endless different observations.
+
+A study file lists problems, agents and seeds. `run` does its runs on all cores and
+stores them; `table`, `plot` and `export` show what was stored.
+"""
+WORDS = """\
+names of agents:
+  URL          reinforcement learning with an unsupervised-learning oracle
+  OnlineURL    URL whose decoder is learnt from the learner's own episodes
+  PCID         policy cover via inductive decoding (Du et al. 2019)
+  OracleQ-lat  the learner OracleQ on latent states; -obs: on observations
+"""
+
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, or with those it was called with; its exit status.
+    """Run the command.
 
-    0: all is well; 1: something failed; 2: the command or the study file is wrong; 130 or 143: it
-    was interrupted.
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        Arguments after the command's name. None takes those of this process.
+
+    Returns
+    -------
+    int
+        Exit status: 0 if all went well, 1 if something failed, 2 if the command or the study file
+        is wrong, 130 or 143 if it was interrupted.
     """
     args = _parser().parse_args(arguments)
     args.line = shlex.join(["blockmdp", *(sys.argv[1:] if arguments is None else arguments)])
-    from blockmdp.experiments.driver import Interrupted
-    from blockmdp.experiments.pool import ExecutorError
-    from blockmdp.experiments.store import StoreError
-    from blockmdp.experiments.study import StudyError
+    from blockmdp.experiments.errors import ExecutorError, Interrupted, StoreError, StudyError
 
     try:
         status: int = args.command(args)
         sys.stdout.flush()
         return status
     except Interrupted as stop:
-        kept = "what was finished is kept; the same command goes on from there"
-        return _complain(f"interrupted: {kept}", 128 + stop.signum)
+        kept = "finished runs are kept; run the same command again to resume"
+        return _fail(f"interrupted: {kept}", 128 + stop.signum)
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return _fail("interrupted", 130)
     except StudyError as error:
-        return _complain(" ".join(str(error).split()), 2)
-    except BrokenPipeError:  # of `| head`, say
+        return _fail(" ".join(str(error).split()), 2)
+    except BrokenPipeError:  # such as in `blockmdp list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ExecutorError, StoreError, OSError) as error:
-        return _complain(str(error), 1)
+        return _fail(str(error), 1)
 
 
+# --- arguments ------------------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="blockmdp", description="Exploration with rich observations.", allow_abbrev=False
+        prog="blockmdp",
+        description=DESCRIPTION,
+        epilog=WORDS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"blockmdp {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -74,97 +98,113 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     run = command(
-        *("run", _run, "do the runs of a study file that are not done yet"),
-        "Do the runs of a study file that are not done yet, and keep each as soon as it is "
-        "finished. Given again, the command goes on where it was interrupted.",
+        *("run", _run, "do the missing runs of a study file"),
+        "Do the runs of a study file that are not done yet, and store each as soon as it is "
+        "finished. If interrupted, run the same command again to resume.",
     )
     _study_options(run)
     run.add_argument(
-        "--dry-run", action="store_true", help="print the runs and how many are done, run none"
+        "--dry-run", action="store_true", help="list the runs and how many are done, but do none"
     )
 
     tune = command(
-        *("tune", _tune, "find each agent's best hyperparameters, then run those"),
-        "Run a study's grid on tuning seeds, choose the best point for each agent in each panel "
-        "(the most reward per trajectory), write the study with these points to OUT/tuned.toml, "
-        "and run it on the study's own seeds.",
+        *("tune", _tune, "find the best hyperparameters of each agent and run them"),
+        "Run a study's grid on separate tuning seeds. Choose the best point for each agent in each "
+        "panel: the one with the most reward per trajectory. Write the study with these points to "
+        "OUT/tuned.toml, and run it on the study's own seeds.",
     )
     _study_options(tune)
     tune.add_argument(
-        "--tuning-seeds", type=_positive, default=10, metavar="N", help="how many (10)"
+        "--tuning-seeds",
+        type=_positive,
+        default=10,
+        metavar="N",
+        help="number of tuning seeds (default: 10)",
     )
 
     status = command(
-        *("status", _status, "how far a study is"),
-        "Tell how many runs are done, running and failed, and how long the rest will take.",
+        *("status", _status, "show how far a study is"),
+        "Show how many runs are done, failed and missing, how long the rest will take, and the "
+        "first errors.",
     )
     _results_options(status)
 
     plot = command(
         *("plot", _plot, "draw learning curves"),
-        "Draw a study's learning curves: mean and one standard deviation over seeds against the "
-        "number of training trajectories of all kinds. Or, with --against, how the trajectories "
-        "until solved grow with a parameter: their median, and a bar between the quartiles.",
+        "Draw the learning curves of a study: mean and standard deviation over seeds, against the "
+        "number of training trajectories of all kinds. With --against, draw how the number of "
+        "trajectories until solved grows with a parameter: median and quartiles over seeds.",
     )
     _results_options(plot)
     plot.add_argument(
         "--y",
         choices=("average", "sliding"),
         default="average",
-        help="mean of all returns so far, as in the paper, or of the last solved.window (average)",
+        help="average: sum of all returns so far per trajectory; sliding: mean return of the last "
+        "episodes, as many as the study's solved.window (default: average)",
     )
     plot.add_argument(
-        "--against", metavar="KEY", help="a parameter of the problem, such as horizon"
+        "--against", metavar="KEY", help="a numeric parameter of the problem, such as horizon"
     )
     plot.add_argument(
-        "--to", type=Path, metavar="FILE", help="a .png, .pdf or .svg file (all three, in DIR)"
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help="a .png, .pdf or .svg file (default: one of each in DIR)",
     )
 
     table = command(
-        *("table", _table, "tell what each agent reached"),
-        "For each problem and agent: the share of seeds solved with Wilson's 95 % interval; the "
-        "median of the trajectories until solved, where runs that were not solved count as longer "
-        "than all others ('more': the median is one of them); the mean return at the end with a "
-        "bootstrap 95 % interval; its interquartile mean (IQM).",
+        *("table", _table, "summarise each agent on each problem"),
+        "Show for each problem and agent, over seeds: the fraction of runs that were solved, with "
+        "Wilson's 95 % interval; the median number of trajectories until solved ('unsolved' if "
+        "the median run was not solved); the mean return at the end, with a bootstrap 95 % "
+        "interval; and its interquartile mean (IQM).",
     )
     _results_options(table)
-    table.add_argument("--format", choices=("text", "markdown", "csv"), default="text")
+    table.add_argument(
+        "--format",
+        choices=("text", "markdown", "csv"),
+        default="text",
+        help="format of the table; csv has more columns (default: text)",
+    )
 
     export = command(
-        *("export", _export, "write all runs to a .csv or .parquet file"),
-        "Write one row a run: settings, seed, what came of it, ledger, versions, traceback.",
+        *("export", _export, "write the runs of a study to a .csv or .parquet file"),
+        "Write one row for each run of a study: parameters, seed, results, trajectories by kind, "
+        "versions and tracebacks.",
     )
     _results_options(export)
-    export.add_argument("file", type=Path, metavar="FILE", help="ends in .csv or .parquet")
+    export.add_argument("file", type=Path, metavar="FILE", help="a .csv or .parquet file")
 
     command(
-        *("list", _list, "what a study file can name"),
-        "List problems, agents, oracles and learners, with their parameters.",
+        *("list", _list, "list what a study file can name"),
+        "List all problems, agents, oracles and learners with their parameters.",
     )
 
     reproduce = command(
-        *("reproduce", _reproduce, "run the paper's experiments and tell whether they hold"),
-        "Run the experiments of Feng et al. 2020, Section 5 (Figures 1 to 3), an agent with "
-        "nothing tuned on the same problems, and longer horizons; draw the figures, measure "
-        "every claim, and write a report. Given again, the command goes on where it was "
-        "interrupted.",
+        *("reproduce", _reproduce, "run the paper's experiments and check its claims"),
+        "Run the experiments of Feng et al. 2020, Section 5 (Figures 1 to 3), an untuned agent on "
+        "the same problems, and longer horizons. Draw the figures, check every claim, and write a "
+        "report. If interrupted, run the same command again to resume.",
     )
     reproduce.add_argument(
         "--out",
         type=_directory,
         default="results/paper",
         metavar="DIR",
-        help="where to keep runs and write figures and the report (results/paper)",
+        help="directory for runs, figures and the report (default: results/paper)",
     )
     reproduce.add_argument(
         "--only",
         type=_parts,
         default=(),
         metavar="PART",
-        help="some of fig1, fig2, fig3, untuned, horizon, with commas between them (all)",
+        help="some of fig1, fig2, fig3, untuned and horizon, separated by commas (default: all)",
     )
     seeds = reproduce.add_mutually_exclusive_group()
-    seeds.add_argument("--seeds", type=_positive, metavar="N", help="runs of each setting (50)")
+    seeds.add_argument(
+        "--seeds", type=_positive, metavar="N", help="runs of each setting (default: 50)"
+    )
     seeds.add_argument(
         "--quick", dest="seeds", action="store_const", const=5, help="the same as --seeds 5"
     )
@@ -175,48 +215,113 @@ def _parser() -> argparse.ArgumentParser:
 def _study_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("study", metavar="STUDY", help="a study file, such as studies/my-study.toml")
-    add("--out", type=Path, metavar="DIR", help="where the runs are kept (results/STUDY)")
+    add("--out", type=Path, metavar="DIR", help="directory for the runs (default: results/STUDY)")
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         dest="changes",
-        help="change a value of the study: episodes=5000, problem.horizon=[5], agent.URL.batch=100",
+        help="change a value of the study, such as episodes=5000, problem.horizon=[5] or "
+        "agent.URL.batch=100; may be repeated",
     )
     add(
         "--only",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="only these runs: agent=URL, horizon=5,10, seed=3; several times: all must hold",
+        help="do only some runs, such as agent=URL, horizon=5,10 or seed=3; if repeated, all "
+        "conditions must hold",
     )
     _run_options(parser)
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--jobs", type=_positive, metavar="N", help="processes on this machine (all cores)")
+    add(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="number of processes on this machine (default: number of cores)",
+    )
     add(
         "--cluster",
         metavar="ADDRESS",
-        help="use a Dask cluster: its scheduler's address (tcp://host:8786) or scheduler file",
+        help="use a Dask cluster: the address of its scheduler (tcp://host:8786), or its "
+        "scheduler file",
     )
-    add("--timeout", type=_seconds, metavar="S", help="a run that takes longer fails (none)")
-    add("--memory", type=_seconds, metavar="GIB", help="a run that allocates more fails (none)")
-    add("--retry-failed", action="store_true", help="do runs again that failed before")
+    add(
+        "--timeout",
+        type=_above_zero,
+        metavar="SECONDS",
+        help="let a run fail if it takes longer (default: no limit)",
+    )
+    add(
+        "--memory",
+        type=_above_zero,
+        metavar="GIB",
+        help="let a run fail if its process allocates more (default: no limit)",
+    )
+    add("--retry-failed", action="store_true", help="repeat runs that failed before")
     add("--quiet", action="store_true", help="show no progress")
 
 
 def _results_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", type=Path, metavar="DIR", help="such as results/my-study")
     parser.add_argument(
-        "--study", metavar="NAME", help="which, if DIR holds several (the one run last)"
+        "directory", type=Path, metavar="DIR", help="directory of the runs, as given to --out"
+    )
+    parser.add_argument(
+        "--study",
+        metavar="NAME",
+        help="which study, if DIR has several (default: the one that was run last)",
     )
 
 
+def _parts(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if part not in PARTS:
+            raise argparse.ArgumentTypeError(
+                f"unknown part {part!r}; choose from {', '.join(PARTS)}"
+            )
+    return parts
+
+
+def _positive(text: str) -> int:
+    try:
+        n = int(text)
+    except ValueError:
+        n = 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
+    return n
+
+
+def _above_zero(text: str) -> float:
+    try:
+        x = float(text)
+    except ValueError:
+        x = 0.0
+    if not 0 < x < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number > 0, got {text!r}")
+    return x
+
+
+def _directory(text: str) -> Path:
+    """Return a directory that can be written to; create it if needed."""
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise argparse.ArgumentTypeError(f"cannot write to {text!r}: {reason}") from None
+    return path
+
+
+# --- commands -------------------------------------------------------------------------------------
 def _load(args: argparse.Namespace) -> Study:
-    from blockmdp.experiments.study import Study
+    from blockmdp.experiments import Study
 
     return Study.load(args.study, args.changes).only(args.only)
 
@@ -239,7 +344,7 @@ def _dry_run(study: Study, out: Path) -> int:
 
     done: set[str] = set()
     if (out / FILE).is_file():
-        with Store(out) as store:
+        with Store(out, warn=_print_warning) as store:
             done = store.done()
     runs = list(study.runs())
     for run in runs:
@@ -253,10 +358,12 @@ def _conclude(results: Results, quiet: bool) -> int:
     if not quiet:
         where = results.directory
         print(f"{len(results.done)} runs of {results.study.name} are in {where}. "
-              f"See: blockmdp table {where}; blockmdp plot {where}")  # fmt: skip
+              f"Next: blockmdp table {where}; blockmdp plot {where}")  # fmt: skip
     if results.failed:
-        return _complain(
-            f"{len(results.failed)} runs failed (blockmdp status {results.directory} tells why)", 1
+        return _fail(
+            f"{len(results.failed)} runs failed; for the reasons: "
+            f"blockmdp status {results.directory}",
+            1,
         )
     return 0
 
@@ -266,18 +373,18 @@ def _tune(args: argparse.Namespace) -> int:
 
     study = _load(args)
     out = args.out or Path("results") / study.name
-    tuned, path = tune(study, out, seeds=args.tuning_seeds, how=args.line, **_options(args))
+    tuned, path = tune(study, out, seeds=args.tuning_seeds, command=args.line, **_options(args))
     if not args.quiet:
-        print(f"the best settings are in {path}; now they are run on fresh seeds", file=sys.stderr)
+        print(f"the best settings are in {path}; running them on new seeds", file=sys.stderr)
     results = tuned.run(out, **_options(args))
     print(results.table())
     return _conclude(results, args.quiet)
 
 
 def _results(args: argparse.Namespace) -> Results:
-    from blockmdp.experiments.results import Results
+    from blockmdp.experiments import Results
 
-    return Results(args.directory, args.study, tell=lambda line: print(line, file=sys.stderr))
+    return Results(args.directory, args.study, warn=_print_warning)
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -294,7 +401,7 @@ def _plot(args: argparse.Namespace) -> int:
     formats: Sequence[str] = FORMATS
     if args.to is not None:
         if to.suffix[1:] not in FORMATS:
-            return _complain(f"--to {to}: must end in .png, .pdf or .svg", 2)
+            return _fail(f"--to {to}: must end in .png, .pdf or .svg", 2)
         formats, to = (to.suffix[1:],), to.with_suffix("")
     for path in save(results.plot(args.y, against=args.against), to, formats):
         print(path)
@@ -308,10 +415,10 @@ def _table(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     if args.file.suffix not in (".csv", ".parquet"):
-        return _complain(f"{args.file}: must end in .csv or .parquet", 2)
+        return _fail(f"{args.file}: must end in .csv or .parquet", 2)
     results = _results(args)
     results.export(args.file)
-    print(f"{len(results.rows)} runs to {args.file}")
+    print(f"wrote {len(results.rows)} runs to {args.file}")
     return 0
 
 
@@ -323,56 +430,21 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from blockmdp.paper.reproduce import reproduce  # here, since matplotlib is slow to import
+    from blockmdp.paper.reproduce import reproduce
 
-    text, whole = reproduce(args.out, seeds=args.seeds, only=args.only, **_options(args))
+    text, complete = reproduce(args.out, seeds=args.seeds, only=args.only, **_options(args))
     if not args.quiet:
         print(text)
-    return 0 if whole else _complain(f"some runs failed: see blockmdp status {args.out}", 1)
+    if complete:
+        return 0
+    return _fail(f"some runs failed; for the reasons: blockmdp status {args.out}", 1)
 
 
-def _parts(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if part not in PARTS:
-            known = ", ".join(PARTS)
-            raise argparse.ArgumentTypeError(f"there is no {part!r}, only {known}")
-    return parts
+def _print_warning(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
-def _positive(text: str) -> int:
-    try:
-        n = int(text)
-    except ValueError:
-        n = 0
-    if n < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more; got {text!r}")
-    return n
-
-
-def _seconds(text: str) -> float:
-    try:
-        x = float(text)
-    except ValueError:
-        x = 0.0
-    if not 0 < x < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text!r}")
-    return x
-
-
-def _directory(text: str) -> Path:
-    """A directory that can be written to, made if need be."""
-    path = Path(text)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise argparse.ArgumentTypeError(f"cannot write to {text!r}: {reason}") from None
-    return path
-
-
-def _complain(message: str, status: int) -> int:
+def _fail(message: str, status: int) -> int:
     print(f"blockmdp: {message}", file=sys.stderr)
     return status
 

@@ -1,6 +1,12 @@
-"""Experiments: study files, runs on all cores or a cluster, a store, figures and tables."""
+"""Experiments: study files, runs on all cores or on a cluster, a store, tables and figures.
 
+Imports go one way: errors, statistics, progress, lock, toml < catalogue < parts < settings,
+document < labels, runs < changes, grid, pool < plan, cluster < store < tables < results < driver <
+study < tuning.
+"""
+
+from blockmdp.experiments.errors import StudyError
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.study import Study, StudyError
+from blockmdp.experiments.study import Study
 
 __all__ = ["Results", "Study", "StudyError"]

@@ -1,6 +1,7 @@
-"""Runs on a Dask cluster. Every thread of a Dask worker has a worker process of its own
-(`blockmdp.experiments.pool`), so that a run does the same there as here: what it does to its
-process, it does to no other.
+"""Runs on a Dask cluster.
+
+Every thread of a Dask worker has its own worker process (`blockmdp.experiments.pool`). A run
+therefore behaves as on this machine, and a fault affects that run only.
 """
 
 from __future__ import annotations
@@ -20,16 +21,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from blockmdp.experiments.catalogue import one_line
-from blockmdp.experiments.pool import TRIES, ExecutorError, Pool
+from blockmdp.experiments.errors import ExecutorError, one_line
+from blockmdp.experiments.pool import MAX_TRIES, Pool
 from blockmdp.experiments.runs import Outcome
-from blockmdp.experiments.study import Run, Setting
+from blockmdp.experiments.settings import Run, Setting
 
 __all__ = ["Cluster"]
 
-# seconds without any worker, or without the scheduler, before giving up
-LONELY = float(os.environ.get("BLOCKMDP_CLUSTER_TIMEOUT", "30"))
-FETCH = 5.0  # seconds for an answer
+CLUSTER_TIMEOUT = 30.0  # seconds to wait for a missing scheduler or for workers
+REPLY_TIMEOUT = 5.0  # seconds for the scheduler to answer a question
 IDLE = 60.0  # seconds after which a process without work ends
 
 
@@ -38,9 +38,22 @@ class Cluster:
 
     Parameters
     ----------
-    address : of the scheduler, such as tcp://host:8786, or the path of its scheduler file.
-    timeout, memory, folder : as for `Pool`.
-    lonely : seconds to wait for a worker, or the scheduler, to come (back).
+    address : str
+        Address of the scheduler, such as tcp://host:8786, or path of its scheduler file.
+    timeout : float or None, default=None
+        Seconds after which a run fails.
+    memory : float or None, default=None
+        GiB that the process of a run may allocate.
+    folder : str or None, default=None
+        Folder with the user's own modules, on every machine.
+    cluster_timeout : float or None, default=None
+        Seconds to wait for a missing scheduler or for workers before giving up. None takes the
+        environment variable BLOCKMDP_CLUSTER_TIMEOUT, or 30.
+
+    Raises
+    ------
+    ExecutorError
+        If Dask is not installed, or no scheduler answers.
     """
 
     def __init__(
@@ -49,24 +62,25 @@ class Cluster:
         timeout: float | None = None,
         memory: float | None = None,
         folder: str | None = None,
-        lonely: float = LONELY,
+        cluster_timeout: float | None = None,
     ) -> None:
         try:
-            import distributed
+            import distributed  # here, because it is optional and takes a second
         except ImportError:
             raise ExecutorError(
                 "a cluster needs Dask, which is not installed: pip install 'blockmdp[dask]'"
             ) from None
-        self._address, self._lonely = address, lonely
-        # a number of its own, so that no process of an earlier study, with a user's modules as they
-        # were then, does a run of this one
-        self._number = uuid.uuid4().hex
+        if cluster_timeout is None:
+            cluster_timeout = float(os.environ.get("BLOCKMDP_CLUSTER_TIMEOUT", CLUSTER_TIMEOUT))
+        self._address, self._cluster_timeout = address, cluster_timeout
+        # Processes are not shared between studies, since a user's modules may have changed.
+        self._id = uuid.uuid4().hex
         self._options = {"timeout": timeout, "memory": memory, "folder": folder, "idle": IDLE}
-        self._asked, self._known = -math.inf, list[int]()
-        _silence("distributed")  # what goes wrong is said in one line
+        self._asked, self._threads = -math.inf, list[int]()
+        _silence("distributed")  # we report problems ourselves, in one line
         try:
             self._client = distributed.Client(
-                _address(address), timeout=min(10.0, lonely), set_as_default=False
+                _address(address), timeout=min(10.0, cluster_timeout), set_as_default=False
             )
         except (OSError, ValueError, TypeError) as error:
             raise ExecutorError(f"no Dask scheduler answers at {address}: {error}") from None
@@ -75,28 +89,48 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # what is running is dropped with the connection; the scheduler may be gone, so do not wait
+        # closing the connection drops what is running; do not wait, the scheduler may be gone
         with contextlib.suppress(Exception):
             self._client.close(timeout=1)
 
     def state(self) -> str:
-        return f"{len(self._known)} Dask workers with {sum(self._known)} threads"
+        """Describe the workers in a few words."""
+        return f"{len(self._threads)} Dask workers with {sum(self._threads)} threads"
 
     def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
+        """Do runs and yield each with its outcome, as soon as it ends.
+
+        Parameters
+        ----------
+        runs : iterable of Run
+            What to do.
+
+        Yields
+        ------
+        run : Run
+            A run that has ended.
+        outcome : Outcome
+            Its result, or why it failed.
+
+        Raises
+        ------
+        ExecutorError
+            If the scheduler or all workers are gone, or the workers cannot do runs.
+        """
         waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
         ended: queue.SimpleQueue[tuple[Run, Any]] = queue.SimpleQueue()
-        flying: set[Any] = set()  # futures: Dask drops those that nobody holds
+        submitted: set[Any] = set()  # Dask cancels futures that nobody holds
 
         def listen(run: Run, future: Any) -> None:
             future.add_done_callback(lambda done: ended.put((run, done)))
 
-        while waiting or flying:
+        while waiting or submitted:
             self._wait_for_workers()
-            while waiting and len(flying) < 2 * sum(self._known):
+            while waiting and len(submitted) < 2 * sum(self._threads):
                 run = waiting.popleft()
                 future = self._submit(run)
-                flying.add(future)
+                submitted.add(future)
                 listen(run, future)
             try:
                 run, future = ended.get(timeout=1.0)
@@ -105,36 +139,36 @@ class Cluster:
             outcome, error = None, None
             try:
                 if future.status == "finished":
-                    outcome = future.result(timeout=FETCH)
+                    outcome = future.result(timeout=REPLY_TIMEOUT)
                 elif future.status == "error":
-                    error = future.exception(timeout=FETCH)
-            except TimeoutError:  # its worker is gone, and it is being done again
+                    error = future.exception(timeout=REPLY_TIMEOUT)
+            except TimeoutError:  # its worker is gone, and Dask does the run again
                 listen(run, future)
                 continue
-            except Exception:  # the scheduler is gone: no fault of the run
+            except Exception:  # the scheduler is gone, which is not the run's fault
                 pass
-            flying.discard(future)
-            future.release()  # one that is held would be done again when its worker dies
+            submitted.discard(future)
+            future.release()  # Dask would do it again if its worker died
             tries[run.key] += error is not None
             if outcome is not None:
                 yield run, outcome
-            elif tries[run.key] < TRIES:
+            elif tries[run.key] < MAX_TRIES:
                 waiting.appendleft(run)
             elif type(error).__name__ == "KilledWorker":
-                yield run, Outcome(error=f"the Dask worker died {TRIES} times")
+                yield run, Outcome(error=f"the Dask worker died {MAX_TRIES} times")
             else:
                 raise ExecutorError(f"the Dask workers cannot do runs: {one_line(error)}")
 
     def _submit(self, run: Run) -> Any:
-        arguments = run.setting.content, run.seed, self._options, self._number
+        arguments = run.setting.content, run.seed, self._options, self._id
         key = f"blockmdp-{run.key}-{uuid.uuid4().hex}"
         return self._client.submit(_in_worker, *arguments, key=key, pure=False)
 
     def _wait_for_workers(self) -> None:
         start = time.monotonic()
-        while not self._look():
+        while not self._has_workers():
             status = self._client.status
-            if status == "closed" or time.monotonic() - start > self._lonely:
+            if status == "closed" or time.monotonic() - start > self._cluster_timeout:
                 what = "cluster at {} has no workers; start some"
                 if status != "running":
                     what = "scheduler at {} is gone; start it"
@@ -143,16 +177,18 @@ class Cluster:
                 )
             time.sleep(0.5)
 
-    def _look(self) -> bool:
-        """Whether there are workers; the scheduler is asked once a second."""
+    def _has_workers(self) -> bool:
+        """Whether the cluster has workers. Asks the scheduler at most once a second."""
         if time.monotonic() - self._asked > 1.0:
-            self._known = []
+            self._threads = []
             with contextlib.suppress(OSError, RuntimeError, AttributeError):  # it is gone
                 ask: Any = self._client.scheduler
-                threads = self._client.sync(ask.ncores, workers=None, callback_timeout=FETCH)
-                self._known = list(threads.values())
+                threads = self._client.sync(
+                    ask.ncores, workers=None, callback_timeout=REPLY_TIMEOUT
+                )
+                self._threads = list(threads.values())
             self._asked = time.monotonic()
-        return self._client.status == "running" and sum(self._known) > 0
+        return self._client.status == "running" and sum(self._threads) > 0
 
 
 def _silence(package: str) -> None:
@@ -162,12 +198,12 @@ def _silence(package: str) -> None:
 
 
 def _address(given: str) -> str:
-    """The address of a scheduler, given that or its scheduler file."""
+    """Return the address of a scheduler, given the address or the path of its scheduler file."""
     if Path(given).suffix != ".json":
         if not re.fullmatch(r"((tcp|tls|ucx|wss?)://)?[^/]+:\d+", given):
             raise ExecutorError(
-                f"{given!r} is no address of a scheduler, such as tcp://host:8786, and no "
-                "scheduler file, such as scheduler.json"
+                f"{given!r} is neither the address of a scheduler, such as tcp://host:8786, nor "
+                "a scheduler file, such as scheduler.json"
             )
         return given
     try:
@@ -175,28 +211,28 @@ def _address(given: str) -> str:
     except OSError as error:
         raise ExecutorError(f"scheduler file {given}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError):
-        raise ExecutorError(f"{given} is no scheduler file: it names no address") from None
+        raise ExecutorError(f"{given} is not a scheduler file: it has no address") from None
 
 
 # --- on the Dask worker ---------------------------------------------------------------------------
 _local = threading.local()
 
 
-def _in_worker(content: str, seed: int, options: dict[str, Any], number: str) -> Outcome:
-    """Do a run in a process of its own, which is kept for the thread's next run of this study."""
+def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) -> Outcome:
+    """Do a run in the process of this thread. The process is kept for the study's next run."""
     from distributed import get_worker
 
     worker = get_worker()
     task = worker.get_current_task()
 
-    def abandoned() -> bool:  # by a driver that was interrupted, or killed
+    def abandoned() -> bool:  # whether the driver was interrupted or killed
         state = worker.state.tasks.get(task)
         return state is None or state.state == "cancelled"
 
-    if getattr(_local, "number", None) != number:
+    if getattr(_local, "study_id", None) != study_id:
         if hasattr(_local, "pool"):
             _local.pool.close()
-        _local.pool, _local.number = Pool(1, **options), number
+        _local.pool, _local.study_id = Pool(1, **options), study_id
     setting = Setting(**json.loads(content))
     outcome: Outcome
     ((_, outcome),) = _local.pool.map([Run(setting, seed)], abandoned)

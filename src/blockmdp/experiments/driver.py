@@ -1,4 +1,4 @@
-"""Running a study: expand it, leave out what is done, do the rest, keep every result at once."""
+"""The driver: does the missing runs of a study and stores each as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -11,48 +11,30 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from blockmdp.experiments.cluster import Cluster
+from blockmdp.experiments.errors import Interrupted
+from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor, Pool
-from blockmdp.experiments.progress import Watch
+from blockmdp.experiments.progress import Progress
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.store import Store
-from blockmdp.experiments.study import Study
 
-__all__ = ["Interrupted", "cores", "run_studies", "run_study"]
+__all__ = ["cores", "run_studies"]
 
-
-class Interrupted(KeyboardInterrupt):
-    """By Ctrl-C or SIGTERM, which is the exit status minus 128; what was finished is kept."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
+MAX_FAILURES_SHOWN = 5
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def run_study(study: Study, out: str | Path | None = None, **options: Any) -> Results:
-    """Do what is missing of a study, and give all its results.
-
-    Parameters
-    ----------
-    out : the directory of the store; by default results/NAME.
-    options : as for `run_studies`.
-    """
-    out = Path("results") / study.name if out is None else Path(out)
-    (results,) = run_studies([study], out, **options)
-    return results
-
-
 def run_studies(
-    studies: Sequence[Study],
+    studies: Sequence[Plan],
     out: Path,
     *,
     jobs: int | None = None,
@@ -62,20 +44,43 @@ def run_studies(
     retry_failed: bool = False,
     quiet: bool = False,
 ) -> list[Results]:
-    """Do what is missing of several studies in one store; a run that two of them have is done once.
+    """Do the missing runs of several studies in one store. Shared runs are done once.
 
     Parameters
     ----------
-    out : the directory of the store.
-    jobs : processes on this machine; by default one for each core.
-    cluster : the address or scheduler file of a Dask cluster to use instead.
-    timeout : seconds after which a run fails.
-    memory : GiB that a run's process may allocate.
-    retry_failed : do runs again that failed before.
-    quiet : show no progress.
+    studies : sequence of Study
+        What to run.
+    out : Path
+        Directory of the store.
+    jobs : int or None, default=None
+        Number of processes on this machine. None is one for each core.
+    cluster : str or None, default=None
+        Address or scheduler file of a Dask cluster to use instead of this machine.
+    timeout : float or None, default=None
+        Seconds after which a run fails. None sets no limit.
+    memory : float or None, default=None
+        GiB that the process of a run may allocate. None sets no limit.
+    retry_failed : bool, default=False
+        Repeat runs that failed before.
+    quiet : bool, default=False
+        Show no progress.
+
+    Returns
+    -------
+    list of Results
+        The results of each study.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be written.
+    ExecutorError
+        If no worker can do any more runs.
+    Interrupted
+        If the user stops it with Ctrl-C or SIGTERM.
     """
-    told: list[str] = []
-    with _interruptible(), Store(out, write=True, tell=told.append) as store:
+    warnings: list[str] = []
+    with _interruptible(), Store(out, write=True, warn=warnings.append) as store:
         store.drop_damaged()
         for study in studies:
             store.register(study)
@@ -89,17 +94,18 @@ def run_studies(
         missing = [run for run, _ in bars.values() if run.key not in finished]
         totals = Counter(bar for _, bar in bars.values())
         before = totals - Counter(bars[run.key][1] for run in missing)
-        with Watch(totals, before, quiet) as watch:
-            for line in told:
-                watch.say(line)
+        with Progress(totals, before, quiet) as progress:
+            for line in warnings:
+                progress.warn(line)
             if missing:
                 options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
                 with _executor(jobs, cluster, options) as executor:
                     for run, outcome in executor.map(missing):
                         store.add(run, outcome)
-                        if outcome.error is not None and watch.failed < 5:
-                            watch.say(f"failed: {run}: {_last_line(outcome)}")
-                        watch.tick(bars[run.key][1], outcome.error is not None, executor.state())
+                        failed = outcome.error is not None
+                        if failed and progress.failed < MAX_FAILURES_SHOWN:
+                            progress.warn(f"failed: {run}: {_last_line(outcome)}")
+                        progress.tick(bars[run.key][1], failed, executor.state())
     return [Results(out, study) for study in studies]
 
 
@@ -108,8 +114,6 @@ def _executor(
 ) -> Executor:
     if cluster is None:
         return Pool(cores() if jobs is None else jobs, **options)  # type: ignore[arg-type]
-    from blockmdp.experiments.cluster import Cluster
-
     return Cluster(cluster, **options)  # type: ignore[arg-type]
 
 
@@ -120,10 +124,10 @@ def _last_line(outcome: Outcome) -> str:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM ends a study as Ctrl-C does."""
+    """Let Ctrl-C and SIGTERM end a study in the same way."""
 
     def stop(signum: int, frame: object) -> None:
-        atexit.register(gc.freeze)  # Python would spend a second on what is garbage at its end
+        atexit.register(gc.freeze)  # else Python spends a second on garbage before it exits
         raise Interrupted(signum)
 
     if threading.current_thread() is not threading.main_thread():

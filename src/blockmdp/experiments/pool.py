@@ -1,8 +1,8 @@
 """Worker processes: the same on a laptop and on every machine of a cluster.
 
-A worker is a Python process of its own, with one thread for linear algebra, that does one run at a
-time. What happens to a worker happens to its run only: if it is killed the run is tried again, if
-it hangs or eats too much memory the run fails. Workers end with the process that started them.
+A worker is a separate Python process with one thread for linear algebra. It does one run at a time.
+A fault affects one run only: if the worker is killed, the run is tried again; if it hangs or needs
+too much memory, the run fails. Workers end with the process that started them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,38 +24,39 @@ from multiprocessing.connection import Connection, Pipe, wait
 from types import TracebackType
 from typing import Any, Protocol
 
-from blockmdp.experiments.runs import THREADS, Outcome, environment
-from blockmdp.experiments.study import Run
+from blockmdp import rng
+from blockmdp.experiments.errors import ExecutorError
+from blockmdp.experiments.runs import THREADS, Outcome, environment, execute, prepare
+from blockmdp.experiments.settings import Run
 
-__all__ = ["Executor", "ExecutorError", "Pool"]
+__all__ = ["Executor", "Pool", "work"]
 
-TRIES = 3  # how often a run may lose its worker
-PATIENCE = 180.0  # seconds for a worker to start
+MAX_TRIES = 3  # how often a run may lose its worker
+START_TIMEOUT = 180.0  # seconds for a worker to start, and to import what a run names
 
-# How a worker begins. Imports take seconds; before, it asks Linux to end it with its driver.
+# What a worker process executes. Imports take seconds; before them, it asks Linux to be killed
+# when its driver ends, and checks that the driver has not ended already.
 START = """
 import contextlib, ctypes, os, signal
 with contextlib.suppress(Exception):
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 if os.getppid() != int(os.environ["BLOCKMDP_DRIVER"]):
-    os._exit(1)  # it is gone already
+    os._exit(1)
 from blockmdp.experiments.pool import work
 work()
 """
 
 
-class ExecutorError(RuntimeError):
-    """No run can be done any more; what to do about it."""
-
-
 class Executor(Protocol):
-    """Does runs, in any order; a context manager that leaves nothing running behind."""
+    """Does runs in any order. A context manager that leaves no process behind."""
 
-    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]: ...
+    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
+        """Do the runs and yield each with its outcome, as soon as it ends."""
+        ...
 
     def state(self) -> str:
-        """Who is at work, in words."""
+        """Describe the workers in a few words."""
         ...
 
     def __enter__(self) -> Executor: ...
@@ -72,11 +74,17 @@ class Pool:
 
     Parameters
     ----------
-    jobs : how many.
-    timeout : seconds after which a run fails; None: never.
-    memory : GiB that a worker may allocate; a run that needs more fails.
-    folder : where a user's own modules are.
-    idle : seconds after which a worker without work ends; None: when the pool is closed.
+    jobs : int, default=1
+        Number of processes.
+    timeout : float or None, default=None
+        Seconds after which a run fails. The time to start a process and to import modules does not
+        count. None sets no limit.
+    memory : float or None, default=None
+        GiB that a process may allocate. A run that needs more fails. None sets no limit.
+    folder : str or None, default=None
+        Folder with the user's own modules.
+    idle : float or None, default=None
+        Seconds after which a process without work ends. None keeps it until the pool is closed.
     """
 
     def __init__(
@@ -93,6 +101,7 @@ class Pool:
         self._workers: list[_Worker] = []
 
     def state(self) -> str:
+        """Describe the workers in a few words."""
         return f"{len(self._workers)} processes"
 
     def __enter__(self) -> Pool:
@@ -102,26 +111,47 @@ class Pool:
         self.close()
 
     def close(self) -> None:
+        """Kill all processes."""
         for worker in self._workers:
-            worker.kill()  # all of them, and only then wait
+            worker.kill()  # kill all before waiting for the first
         while self._workers:
             self._workers.pop().reap()
 
     def map(
         self, runs: Iterable[Run], abandoned: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Run, Outcome]]:
-        """Do runs; `abandoned` is asked every second whether nobody waits for them any more."""
+        """Do runs and yield each with its outcome, as soon as it ends.
+
+        Parameters
+        ----------
+        runs : iterable of Run
+            What to do.
+        abandoned : callable, optional
+            Called every second. If it returns True, nobody needs the runs any more.
+
+        Yields
+        ------
+        run : Run
+            A run that has ended.
+        outcome : Outcome
+            Its result, or why it failed.
+
+        Raises
+        ------
+        ExecutorError
+            If processes cannot start, or the runs were abandoned.
+        """
         waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
         while waiting or self._busy():
             while waiting and len(self._busy()) < self._jobs:
-                self._idle().start(waiting.popleft(), self.timeout)
+                self._idle_worker().start(waiting.popleft(), self.timeout)
             busy = self._busy()
             patience = min(worker.deadline for worker in busy) - time.monotonic()
             wait([worker.pipe for worker in busy], max(min(patience, 1.0), 0))
             if abandoned():
                 self.close()
-                raise ExecutorError("nobody waits for this run any more")
+                raise ExecutorError("this run is not needed any more")
             for worker in busy:
                 run = worker.run
                 assert run is not None
@@ -130,33 +160,38 @@ class Pool:
                     tries["start"] = 0
                 if outcome is not None:
                     if self._is_out_of_memory(outcome):
-                        self._remove(worker)  # or the next run would suffer from what this one left
-                        if worker.runs > 1:  # as this one may have suffered from others
+                        self._remove(worker)  # its memory would be missing for the next run
+                        if worker.runs > 1:  # earlier runs may have taken the memory
                             waiting.appendleft(run)
                             continue
                     yield run, outcome
                 elif worker.dead:
                     self._remove(worker)
                     tries[run.key if worker.ready else "start"] += 1
-                    if tries["start"] == TRIES:
+                    if tries["start"] == MAX_TRIES:
                         raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
-                    if tries[run.key] < TRIES:
+                    if tries[run.key] < MAX_TRIES:
                         waiting.appendleft(run)
                         continue
-                    why = f"{worker.words}\nthe worker process died {TRIES} times: {worker.how}"
-                    yield run, Outcome(error=why.strip(), environment=environment())
+                    died = f"the worker process died {MAX_TRIES} times: {worker.how}"
+                    yield run, _failure(f"{worker.output}\n{died}".strip())
                 elif time.monotonic() >= worker.deadline:
                     self._remove(worker)
                     if not worker.ready:
-                        raise ExecutorError(f"a worker process did not start in {PATIENCE:.0f} s")
-                    why = f"took longer than the time-out of {self.timeout:g} s"
-                    spent = {"seconds": float(self.timeout or 0), "environment": environment()}
-                    yield run, Outcome(error=why, **spent)  # type: ignore[arg-type]
+                        raise ExecutorError(
+                            f"a worker process did not start in {START_TIMEOUT:.0f} s"
+                        )
+                    if not worker.started:
+                        yield run, _failure(f"imports took longer than {START_TIMEOUT:.0f} s")
+                    else:
+                        seconds = float(self.timeout or 0)
+                        yield run, _failure(f"exceeded the timeout of {seconds:g} s", seconds)
 
     def _busy(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.run is not None]
 
-    def _idle(self) -> _Worker:
+    def _idle_worker(self) -> _Worker:
+        """Return a live process without work, a new one if there is none."""
         for worker in [worker for worker in self._workers if worker.run is None]:
             if worker.process.poll() is None:
                 return worker
@@ -173,8 +208,12 @@ class Pool:
         return bool(self._options["memory"]) and "MemoryError" in (outcome.error or "")
 
 
+def _failure(error: str, seconds: float = 0.0) -> Outcome:
+    return Outcome(error=error, seconds=seconds, environment=environment())
+
+
 class _Worker:
-    """One process and what it is doing."""
+    """One process and its present run."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.pipe, theirs = Pipe()
@@ -185,44 +224,48 @@ class _Worker:
             stdout=self._output,
             stderr=self._output,
             pass_fds=[theirs.fileno()],
-            process_group=0,  # Ctrl-C is for the driver
+            process_group=0,  # Ctrl-C goes to the driver only
             env=os.environ | dict.fromkeys(THREADS, "1") | {"BLOCKMDP_DRIVER": str(os.getpid())},
         )
         theirs.close()
         self.run: Run | None = None
-        self.ready = self.dead = False
+        self.ready = self.started = self.dead = False
         self.runs = 0
-        self.deadline = time.monotonic() + PATIENCE
         self._timeout: float | None = None
+        self._set_deadline(START_TIMEOUT)
 
     def start(self, run: Run, timeout: float | None) -> None:
-        self.run, self._timeout = run, timeout
+        """Send a run to the process. Its timeout counts from the process's answer "started"."""
+        self.run, self.started, self._timeout = run, False, timeout
         if self.ready:
-            self._set_deadline()
-        # a broken pipe is seen as the end of the worker
+            self._set_deadline(START_TIMEOUT)
+        # a broken pipe shows that the process has ended, which `receive` will notice
         with contextlib.suppress(OSError):
             self.pipe.send((run.setting.content, run.seed))
 
     def receive(self) -> Outcome | None:
-        """What came of the run, if it is over."""
+        """Read what the process sent, and return the outcome of the run if it has ended."""
         try:
             message = self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
             self.dead = True
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(1.0)  # let it end in its own way, to tell which
+                self.process.wait(1.0)  # let it end by itself, to learn its exit status
             return None
         if message == "ready":
             self.ready = True
-            self._set_deadline()
-        if not isinstance(message, Outcome):
-            return None
-        self.run = None
-        self.runs += 1
-        return message
+            self._set_deadline(START_TIMEOUT)
+        elif message == "started":
+            self.started = True
+            self._set_deadline(self._timeout)
+        elif isinstance(message, Outcome):
+            self.run = None
+            self.runs += 1
+            return message
+        return None
 
-    def _set_deadline(self) -> None:
-        self.deadline = time.monotonic() + (1e9 if self._timeout is None else self._timeout)
+    def _set_deadline(self, seconds: float | None) -> None:
+        self.deadline = time.monotonic() + (1e9 if seconds is None else seconds)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -230,41 +273,42 @@ class _Worker:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Wait for the end, and note how it came and what the process said last."""
+        """Wait for the process to end, and keep its exit status and its last output."""
         code = self.process.wait()
         self.how = f"exit status {code}" if code >= 0 else f"{signal.strsignal(-code)} ({-code})"
         self._output.seek(max(self._output.seek(0, os.SEEK_END) - 2000, 0))
-        self.words = self._output.read().decode(errors="replace").strip()
-        self.last_line = (self.words or self.how).splitlines()[-1]
+        self.output = self._output.read().decode(errors="replace").strip()
+        self.last_line = (self.output or self.how).splitlines()[-1]
         self._output.close()
         self.pipe.close()
 
 
-# --- in the worker's process ----------------------------------------------------------------------
+# --- in the worker process ------------------------------------------------------------------------
 def work() -> None:
+    """Do the runs that arrive through the pipe, until it is closed."""
     pipe, options = Connection(int(sys.argv[1])), json.loads(sys.argv[2])
     _end_with_driver()
     faulthandler.enable()
     if options["folder"]:
         sys.path.insert(0, options["folder"])
-    from blockmdp.experiments.runs import execute
-
     if options["memory"]:
-        import resource
-
         limit = int(options["memory"] * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    rng.root(0)  # the first compiled function loads all of numba, which is not a run's own time
     pipe.send("ready")
     while pipe.poll(options.get("idle")):
         try:
             content, seed = pipe.recv()
         except EOFError:
             return
-        pipe.send(execute(json.loads(content), seed))
+        config = json.loads(content)
+        prepare(config)
+        pipe.send("started")
+        pipe.send(execute(config, seed))
 
 
 def _end_with_driver() -> None:
-    """Elsewhere than on Linux: within a second or two."""
+    """End this process within two seconds of its driver, on systems other than Linux."""
     driver = int(os.environ["BLOCKMDP_DRIVER"])
 
     def watch() -> None:

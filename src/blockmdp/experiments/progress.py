@@ -1,4 +1,4 @@
-"""How far a study is: live bars on a terminal, a plain line now and then elsewhere."""
+"""Progress of a study: live bars in a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import time
 from collections import Counter
 from types import TracebackType
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-__all__ = ["Watch", "duration"]
+__all__ = ["Progress", "duration"]
 
-MOST_BARS = 30
+MAX_BARS = 30
 
 
 def duration(seconds: float) -> str:
-    """
+    """Return a time in words.
+
     >>> duration(5), duration(125), duration(7300)
     ('5 s', '2 min 5 s', '2 h 1 min')
     """
@@ -27,15 +28,19 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-class Watch:
-    """Is told of each run that ends, and tells the user, on stderr.
+class Progress:
+    """Shows on stderr how far a study is.
 
     Parameters
     ----------
-    totals : runs by panel, or by study.
-    before : those of them that were done before.
-    quiet : say nothing but what is wrong.
-    every : seconds between two lines.
+    totals : Counter
+        Number of runs by panel, or by study.
+    before : Counter
+        Number of these runs that were done before.
+    quiet : bool, default=False
+        Show only what goes wrong.
+    every : float, default=5.0
+        Seconds between two lines.
     """
 
     def __init__(
@@ -51,27 +56,27 @@ class Watch:
         self._totals, self._before = totals, before
         self._total = totals.total() - before.total()
         self.done = self.failed = 0
-        self._first = self._told = time.monotonic()
+        self._first = self._last_line = time.monotonic()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Progress:
         if self._live:
             columns = (
-                TextColumn("{task.description}"),
-                BarColumn(None),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[words]}"),
+                rich_progress.TextColumn("{task.description}"),
+                rich_progress.BarColumn(None),
+                rich_progress.MofNCompleteColumn(),
+                rich_progress.TextColumn("{task.fields[words]}"),
             )
-            self._progress = Progress(*columns, console=self._console)
-            panels = self._totals if 1 < len(self._totals) <= MOST_BARS else {}
-            self._bars = {
-                panel: self._progress.add_task(
+            self._bars = rich_progress.Progress(*columns, console=self._console)
+            panels = self._totals if 1 < len(self._totals) <= MAX_BARS else {}
+            self._bar_of = {
+                panel: self._bars.add_task(
                     panel, total=total, completed=self._before[panel], words=""
                 )
                 for panel, total in panels.items()
             }
             total, completed = self._totals.total(), self._before.total()
-            self._all = self._progress.add_task("all", total=total, completed=completed, words="")
-            self._progress.start()
+            self._all = self._bars.add_task("all", total=total, completed=completed, words="")
+            self._bars.start()
         return self
 
     def __exit__(
@@ -81,35 +86,44 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         if self._live:
-            self._progress.stop()
+            self._bars.stop()
 
-    def say(self, line: str) -> None:
-        """Something the user should know, quiet or not."""
-        (self._progress.console if hasattr(self, "_progress") else self._console).print(
-            line, markup=False
-        )
+    def warn(self, line: str) -> None:
+        """Show a line, also if quiet."""
+        (self._bars.console if hasattr(self, "_bars") else self._console).print(line, markup=False)
 
-    def tick(self, panel: str, failed: bool, who: str) -> None:
+    def tick(self, panel: str, failed: bool, workers: str) -> None:
+        """Count a run that has ended, and show it.
+
+        Parameters
+        ----------
+        panel : str
+            Panel or study of the run.
+        failed : bool
+            Whether it failed.
+        workers : str
+            The workers, in a few words.
+        """
         self.done += 1
         self.failed += failed
         now = time.monotonic()
         if self.done == 1:
-            self._first = now  # what came before was processes starting
-        last = self.done == self._total
+            self._first = now  # the time before was spent starting processes
+        is_last = self.done == self._total
         if self._live:
-            if panel in self._bars:
-                self._progress.advance(self._bars[panel])
-            self._progress.update(self._all, advance=1, words=self._words(now, who))
-        elif not self._quiet and (now - self._told >= self._every or last):
-            self._told = now
-            self._console.print(f"{self.done}/{self._total} runs, {self._words(now, who)}")
+            if panel in self._bar_of:
+                self._bars.advance(self._bar_of[panel])
+            self._bars.update(self._all, advance=1, words=self._words(now, workers))
+        elif not self._quiet and (now - self._last_line >= self._every or is_last):
+            self._last_line = now
+            self._console.print(f"{self.done}/{self._total} runs, {self._words(now, workers)}")
 
-    def _words(self, now: float, who: str) -> str:
-        words = [who]
+    def _words(self, now: float, workers: str) -> str:
+        words = [workers]
         if self.done > 1:
             rate = (self.done - 1) / max(now - self._first, 1e-9)
             left = duration((self._total - self.done) / rate)
-            words = [f"{rate:.1f} runs/s", f"{left} left", who]
+            words = [f"{rate:.1f} runs/s", f"{left} left", workers]
         if self.failed:
             words.append(f"{self.failed} failed")
         return ", ".join(words)

@@ -1,28 +1,27 @@
-"""What came of a study: frames, tables, curves."""
+"""Results of a study: frames, tables and figures of the runs in a store."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from blockmdp.envs import mdp_of
-from blockmdp.experiments import statistics
-from blockmdp.experiments.catalogue import build, takes_seed
+from blockmdp.checks import warn as warn_user
+from blockmdp.experiments import statistics, tables
+from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.labels import panel_titles
+from blockmdp.experiments.lock import driver_of
+from blockmdp.experiments.parts import build, takes_seed
+from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.progress import duration
-from blockmdp.experiments.runs import Curve
-from blockmdp.experiments.store import Row, Store, StoreError, driver_of
-from blockmdp.experiments.study import Setting, Study, titles
-from blockmdp.mdp import BlockMDP
+from blockmdp.experiments.runs import Curve, optimal_value
+from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.store import Row, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,67 +29,77 @@ if TYPE_CHECKING:
 
     from blockmdp.plots.curves import Panel
 
-__all__ = ["Results", "Summary"]
+__all__ = ["Results"]
 
 POINTS = 200
 Y = Literal["average", "sliding"]
 
 
-@dataclass(frozen=True)
-class Summary:
-    """An agent on a problem, over seeds.
-
-    Attributes
-    ----------
-    runs, failed : how many are there, and how many failed.
-    solved, solved_low, solved_high : the share of seeds solved, with Wilson's interval.
-    solved_at : the median number of trajectories until solved, unsolved runs counting as longer
-        than all others; infinite if it falls among them.
-    final, final_low, final_high : mean return at the end, with a bootstrap interval.
-    iqm : the interquartile mean of the same.
-    average : mean return over all episodes.
-    trajectories : median number drawn in all.
-    seconds : mean time of a run.
-    """
-
-    panel: str
-    agent: str
-    runs: int
-    failed: int
-    solved: float
-    solved_low: float
-    solved_high: float
-    solved_at: float
-    final: float
-    final_low: float
-    final_high: float
-    iqm: float
-    average: float
-    trajectories: float
-    seconds: float
-
-
 class Results:
-    """The runs of a study that a directory holds.
+    """The stored runs of a study.
 
     Parameters
     ----------
-    directory : where `Study.run` or `blockmdp run` put them.
-    study : a study, or the name of one; by default the one that was run there last.
-    tell : is given a line about each thing that is wrong.
+    directory : str or Path
+        Directory of the store, where `Study.run` or `blockmdp run` put the runs.
+    study : Study, str or None, default=None
+        A study, or the name of one in the store. None is the study that was run last.
+    warn : callable, default=blockmdp.checks.warn
+        Called with one line about everything that is damaged or missing. By default, this is a
+        Python warning.
+
+    Attributes
+    ----------
+    directory : Path
+        Directory of the store.
+    study : Plan
+        Settings and seeds of the study.
+    rows : list of tuple of (Setting, Row)
+        All runs that have ended, by setting and seed.
+    done : list of tuple of (Setting, Row)
+        The runs that were finished.
+    failed : list of tuple of (Setting, Row)
+        The runs that failed.
+
+    Raises
+    ------
+    StoreError
+        If the directory has no store, or the store has no such study.
+
+    See Also
+    --------
+    Study : Runs a study and returns its results.
 
     Examples
     --------
-    >>> Results("results/my-study").frame()  # doctest: +SKIP
+    >>> import tempfile
+    >>> import blockmdp as bm
+    >>> study = bm.Study(
+    ...     {
+    ...         "seeds": 2,
+    ...         "episodes": 300,
+    ...         "problem": {"name": "lock_bernoulli", "horizon": 2},
+    ...         "agent": {"name": "Tabular", "on": "latent"},
+    ...     }
+    ... )
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     results = study.run(directory, jobs=1, quiet=True)
+    ...     bm.Results(directory)
+    <results of study: 2 of 2 runs done>
+    >>> results.frame()["ledger.learn"].tolist()
+    [300, 300]
     """
 
     def __init__(
-        self, directory: str | Path, study: Study | str | None = None, tell: Any = None
+        self,
+        directory: str | Path,
+        study: Plan | str | None = None,
+        warn: Callable[[str], None] = warn_user,
     ) -> None:
         self.directory = Path(directory)
-        self._tell = tell or (lambda line: None)
-        with Store(self.directory, tell=self._tell) as store:
-            self.study = study if isinstance(study, Study) else store.study(study)
+        self._warn = warn
+        with Store(self.directory, warn=warn) as store:
+            self.study = study if isinstance(study, Plan) else store.plan(study)
             settings = {setting.key: setting for setting in self.study.settings}
             seeds = set(self.study.seeds)
             rows = [r for r in store.rows() if r.setting in settings and r.seed in seeds]
@@ -104,20 +113,56 @@ class Results:
 
     @cached_property
     def done(self) -> list[tuple[Setting, Row]]:
+        """The runs that were finished."""
         return [pair for pair in self.rows if pair[1].error is None]
 
     @cached_property
     def failed(self) -> list[tuple[Setting, Row]]:
+        """The runs that failed."""
         return [pair for pair in self.rows if pair[1].error is not None]
 
+    # --- tables -----------------------------------------------------------------------------------
     def frame(self) -> pd.DataFrame:
-        """One row a run: what was run, and what came of it."""
-        import pandas as pd
+        """Return a frame with one row for each run.
+
+        Returns
+        -------
+        DataFrame
+            With these columns:
+
+            - `panel`, `agent`, `seed`: title of the panel, label of the agent, seed of the run;
+            - `average`: mean return over all learning episodes;
+            - `final`: mean return over the last `solved.window` episodes;
+            - `solved_at`: trajectories of all kinds until the run was solved, missing if it never
+              was;
+            - `trajectories`: trajectories of all kinds that were drawn;
+            - `seconds`: time that the run took;
+            - `error`: traceback of a failed run, missing if it did not fail;
+            - `problem.*`, `agent.*`, `episodes`: every parameter by its dotted name, such as
+              `problem.horizon` or `agent.learner.lr`;
+            - `ledger.*`: trajectories by kind, such as `ledger.oracle`, `ledger.test` and
+              `ledger.learn`;
+            - `environment.*`: versions of Python and packages, machine, host, number of threads;
+            - `key`: key of the run in the store.
+        """
+        import pandas as pd  # here, because it takes a second
 
         return pd.DataFrame([_record(setting, row) for setting, row in self.rows])
 
     def curves(self) -> pd.DataFrame:
-        """One row a point of a run's curve, about 200 for each run."""
+        """Return a frame with about 200 points of the learning curve of each finished run.
+
+        Returns
+        -------
+        DataFrame
+            With these columns:
+
+            - `panel`, `agent`, `seed`: title of the panel, label of the agent, seed of the run;
+            - `episodes`: learning episodes so far;
+            - `trajectories`: trajectories of all kinds so far;
+            - `average`: sum of all returns so far, divided by `trajectories`;
+            - `sliding`: mean return of the last `solved.window` episodes.
+        """
         import pandas as pd
 
         curves = self._curves()
@@ -133,164 +178,67 @@ class Results:
                             "seed": row.seed,
                             "episodes": c.episodes,
                             "trajectories": c.trajectories,
-                            "average": statistics.average_curve(c.trajectories, c.total),
+                            "average": _y(c, "average", setting),
                             "sliding": _y(c, "sliding", setting),
                         }
                     )
                 )
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    def summaries(self) -> list[Summary]:
-        """One for each agent in each panel, in the order of the study."""
+    def summaries(self) -> list[tables.Summary]:
+        """Summarise each agent in each panel over its seeds.
+
+        Returns
+        -------
+        list of Summary
+            In the order of the study.
+        """
         groups: dict[tuple[str, str], list[Row]] = {}
         for setting, row in self.rows:
             groups.setdefault((setting.panel, setting.label), []).append(row)
         order = {panel: i for i, panel in enumerate(self.study.panels)}
         pairs = sorted(groups.items(), key=lambda item: order[item[0][0]])
-        return [_summary(panel, label, rows) for (panel, label), rows in pairs]
+        return [tables.summarise(panel, label, rows) for (panel, label), rows in pairs]
 
     def table(self, form: Literal["text", "csv", "markdown"] = "text") -> str:
-        """The summaries as a table in words."""
-        summaries = self.summaries()
-        if form == "csv":
-            file = io.StringIO()
-            names = list(Summary.__dataclass_fields__)
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(vars(summary) for summary in summaries)
-            return file.getvalue().rstrip()
-        head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
-        rows = [head, *(_cells(s) for s in summaries)]
-        if form == "markdown":
-            lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
-                     for row in rows]  # fmt: skip
-            return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        lines, last = [], None
-        for row in rows:
-            shown = ("" if row[0] == last else row[0], *row[1:])
-            last = row[0]
-            lines.append("  ".join(cell.ljust(w) for cell, w in zip(shown, widths)).rstrip())
-        return "\n".join(lines)
+        """Return a table with one row for each agent in each panel.
 
-    def status(self) -> str:
-        """How far the study is, in words."""
-        total, done, failed = len(self.study), len(self.done), len(self.failed)
-        missing = total - done - failed
-        lines = [
-            f"{self.study.name}: {done} of {total} runs done, {failed} failed, {missing} to do"
-        ]
-        driver = driver_of(self.directory)
-        if driver is not None:
-            since = driver.get("since", time.time())
-            finished = sum(row.finished >= since for _, row in self.rows)
-            rate = finished / max(time.time() - since, 1e-9)
-            left = f", {duration(missing / rate)} left" if finished and missing else ""
-            lines.append(
-                f"running now: process {driver.get('pid')} on {driver.get('host')}, "
-                f"{min(driver.get('jobs', missing), missing)} runs at a time, "
-                f"{rate:.1f} runs/s{left}"
-            )
-        elif missing:
-            lines.append("nothing is running: give the command `blockmdp run` again to go on")
-        if done:
-            spent = sum(row.seconds for _, row in self.done)
-            lines.append(f"{duration(spent)} of computing so far, {spent / done:.3g} s a run")
-        versions = {json.loads(e)["blockmdp"] for e in {r.environment for _, r in self.done}}
-        if len(versions) > 1:
-            lines.append(
-                f"runs come from several versions of blockmdp: {', '.join(sorted(versions))}"
-            )
-        for setting, row in self.failed[:5]:
-            why = (row.error or "").strip().splitlines() or ["?"]
-            told = why[-1 if why[0].startswith("Traceback") else 0]
-            lines.append(f"failed: {setting.panel} | {setting.label} | seed {row.seed}: {told}")
-        if failed > 5:
-            lines.append(f"... and {failed - 5} more")
-        if failed:
-            lines.append("do them again with --retry-failed; tracebacks: blockmdp export")
-        return "\n".join(lines)
+        Parameters
+        ----------
+        form : {"text", "csv", "markdown"}, default="text"
+            Format of the table.
 
-    def panels(self, y: Y = "average") -> list[Panel]:
-        """Curves to draw: mean and standard deviation over seeds, on a common x-axis."""
-        from blockmdp.plots import curves as figures
+        Returns
+        -------
+        str
+            The CSV form has all fields of `Summary`. The other forms have these columns, with 95 %
+            intervals in brackets:
 
-        curves = self._curves()
-        groups: dict[str, dict[str, list[tuple[Setting, Curve]]]] = {}
-        for setting, row in self.done:
-            if row.key in curves:
-                labels = groups.setdefault(setting.panel, {})
-                labels.setdefault(setting.label, []).append((setting, curves[row.key]))
-        panels = []
-        for panel in self.study.panels:
-            if panel not in groups:
-                continue
-            labels = groups[panel]
-            lines = []
-            for label, members in labels.items():
-                x, ys = _common([(c.trajectories, _y(c, y, setting)) for setting, c in members])
-                lines.append(figures.Curve(label, x, ys.mean(axis=0), ys.std(axis=0)))
-            setting = next(iter(labels.values()))[0][0]
-            panels.append(figures.Panel(panel, lines, _optimum(setting)))
-        return panels
-
-    def plot(self, y: Y = "average", *, against: str | None = None) -> Figure:
-        """All panels, as the paper draws them: mean and one standard deviation over seeds; or how
-        the trajectories until solved grow with a parameter of the problem.
+            - problem: title of the panel;
+            - agent: label of the agent;
+            - runs: number of finished runs, and of failed ones;
+            - solved: fraction of the runs that were solved, with Wilson's interval;
+            - solved at: median number of trajectories until solved; "unsolved" if the median run
+              was not solved, "-" if none was;
+            - final mean: mean return over the last `solved.window` episodes, with a bootstrap
+              interval;
+            - IQM: interquartile mean of the same.
         """
-        from blockmdp.plots import curves as figures
-
-        if against is not None:
-            panels = self.growth(against)
-            if not panels:
-                raise StoreError(
-                    f"{against}: no problem of {self.study.name} has it with several values, or no "
-                    "run of them is done yet"
-                )
-            return figures.growth(panels, x_label="H" if against == "horizon" else against)
-        panels = self.panels(y)
-        if not panels:
-            raise StoreError(f"no run of {self.study.name} in {self.directory} is done yet")
-        words = "average reward" if y == "average" else "sliding mean reward"
-        return figures.learning_curves(panels, columns=_columns(self.study), y_label=words)
-
-    def growth(self, key: str) -> list[Panel]:
-        """Trajectories until solved against a parameter of the problem, over seeds: the median, and
-        the quarters on either side; where the median run was not solved there is no point. Of runs
-        of several lengths only the longest count.
-        """
-        from blockmdp.plots import curves as figures
-
-        problems: dict[str, dict[str, Any]] = {}
-        groups: dict[str, dict[str, dict[float, tuple[int, list[int | None]]]]] = {}
-        for setting, row in self.done:
-            value = setting.problem.get(key)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                rest = {k: v for k, v in setting.problem.items() if k != key}
-                name = json.dumps(rest, sort_keys=True)
-                problems[name] = rest
-                of_label = groups.setdefault(name, {}).setdefault(setting.label, {})
-                longest, runs = of_label.get(float(value), (0, []))
-                if setting.episodes > longest:
-                    longest, runs = setting.episodes, []
-                if setting.episodes == longest:
-                    runs.append(row.solved_at)
-                of_label[float(value)] = longest, runs
-        panels = []
-        for labels, title in zip(groups.values(), titles(list(problems.values()))):
-            lines = []
-            for label, at in labels.items():
-                x = sorted(at)
-                quarters = np.array([statistics.quartiles(at[value][1]) for value in x])
-                known = np.isfinite(quarters[:, 1])
-                lines.append(figures.Points(label, np.array(x)[known], *quarters[known].T))
-            several = any(len(at) > 1 for at in labels.values())
-            if several and any(len(points.x) for points in lines):
-                panels.append(figures.Panel(title, lines))
-        return panels
+        return tables.table(self.summaries(), form)
 
     def export(self, path: str | Path) -> None:
-        """Write `frame` to a .csv or .parquet file."""
+        """Write `frame` to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A .csv or .parquet file.
+
+        Raises
+        ------
+        StoreError
+            If the file has another ending, or Parquet needs pyarrow.
+        """
         path = Path(path)
         frame = self.frame()
         if path.suffix == ".csv":
@@ -309,10 +257,172 @@ class Results:
                     "Parquet needs pyarrow: pip install 'blockmdp[parquet]', or export to .csv"
                 ) from None
         else:
-            raise StoreError(f"{path}: can export to .csv and .parquet")
+            raise StoreError(f"{path}: must end in .csv or .parquet")
+
+    def status(self) -> str:
+        """Return a text about how far the study is.
+
+        Returns
+        -------
+        str
+            Numbers of finished, failed and missing runs, the running process, the time left, and
+            the first errors.
+        """
+        total, done, failed = len(self.study), len(self.done), len(self.failed)
+        missing = total - done - failed
+        lines = [
+            f"{self.study.name}: {done} of {total} runs done, {failed} failed, {missing} to do"
+        ]
+        driver = driver_of(self.directory)
+        if driver is not None:
+            since = driver.get("since", time.time())
+            finished = sum(row.finished >= since for _, row in self.rows)
+            rate = finished / max(time.time() - since, 1e-9)
+            left = f", {duration(missing / rate)} left" if finished and missing else ""
+            lines.append(
+                f"running: process {driver.get('pid')} on {driver.get('host')}, "
+                f"{min(driver.get('jobs', missing), missing)} runs at a time, "
+                f"{rate:.1f} runs/s{left}"
+            )
+        elif missing:
+            lines.append("not running: repeat the `blockmdp run` command to do the missing runs")
+        if done:
+            spent = sum(row.seconds for _, row in self.done)
+            lines.append(f"computing time: {duration(spent)}, {spent / done:.3g} s per run")
+        versions = {json.loads(e)["blockmdp"] for e in {r.environment for _, r in self.done}}
+        if len(versions) > 1:
+            names = ", ".join(sorted(versions))
+            lines.append(f"the runs were done by different versions of blockmdp: {names}")
+        for setting, row in self.failed[:5]:
+            error = (row.error or "").strip().splitlines() or ["?"]
+            reason = error[-1 if error[0].startswith("Traceback") else 0]
+            lines.append(f"failed: {setting.panel} | {setting.label} | seed {row.seed}: {reason}")
+        if failed > 5:
+            lines.append(f"... and {failed - 5} more")
+        if failed:
+            lines.append("to repeat failed runs: --retry-failed; for tracebacks: blockmdp export")
+        return "\n".join(lines)
+
+    # --- figures ----------------------------------------------------------------------------------
+    def panels(self, y: Y = "average") -> list[Panel]:
+        """Return the learning curves of all panels: mean and standard deviation over seeds.
+
+        Parameters
+        ----------
+        y : {"average", "sliding"}, default="average"
+            Quantity on the y-axis, a column of `curves`.
+
+        Returns
+        -------
+        list of blockmdp.plots.Panel
+            In the order of the study, without panels that have no finished run.
+        """
+        from blockmdp.plots import curves as plots  # here, because matplotlib takes a second
+
+        curves = self._curves()
+        groups: dict[str, dict[str, list[tuple[Setting, Curve]]]] = {}
+        for setting, row in self.done:
+            if row.key in curves:
+                labels = groups.setdefault(setting.panel, {})
+                labels.setdefault(setting.label, []).append((setting, curves[row.key]))
+        panels = []
+        for panel in self.study.panels:
+            if panel not in groups:
+                continue
+            labels = groups[panel]
+            lines = []
+            for label, members in labels.items():
+                x, ys = _common([(c.trajectories, _y(c, y, setting)) for setting, c in members])
+                lines.append(plots.Curve(label, x, ys.mean(axis=0), ys.std(axis=0)))
+            setting = next(iter(labels.values()))[0][0]
+            panels.append(plots.Panel(panel, lines, _optimum(setting)))
+        return panels
+
+    def growth(self, parameter: str) -> list[Panel]:
+        """Return how the number of trajectories until solved grows with a parameter.
+
+        Parameters
+        ----------
+        parameter : str
+            A numeric parameter of the problem, such as "horizon".
+
+        Returns
+        -------
+        list of blockmdp.plots.Panel
+            Median and quartiles over seeds, one panel for each problem that has several values of
+            the parameter. There is no point where the median run was not solved. If runs differ in
+            their number of episodes, only the longest count.
+        """
+        from blockmdp.plots import curves as plots
+
+        problems: dict[str, dict[str, Any]] = {}
+        groups: dict[str, dict[str, dict[float, tuple[int, list[int | None]]]]] = {}
+        for setting, row in self.done:
+            value = setting.problem.get(parameter)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                rest = {k: v for k, v in setting.problem.items() if k != parameter}
+                name = json.dumps(rest, sort_keys=True)
+                problems[name] = rest
+                of_label = groups.setdefault(name, {}).setdefault(setting.label, {})
+                longest, runs = of_label.get(float(value), (0, []))
+                if setting.episodes > longest:
+                    longest, runs = setting.episodes, []
+                if setting.episodes == longest:
+                    runs.append(row.solved_at)
+                of_label[float(value)] = longest, runs
+        panels = []
+        for labels, title in zip(groups.values(), panel_titles(list(problems.values()))):
+            lines = []
+            for label, at in labels.items():
+                x = sorted(at)
+                quarters = np.array([statistics.quartiles(at[value][1]) for value in x])
+                known = np.isfinite(quarters[:, 1])
+                lines.append(plots.Points(label, np.array(x)[known], *quarters[known].T))
+            several = any(len(at) > 1 for at in labels.values())
+            if several and any(len(points.x) for points in lines):
+                panels.append(plots.Panel(title, lines))
+        return panels
+
+    def plot(self, y: Y = "average", *, against: str | None = None) -> Figure:
+        """Draw all panels.
+
+        Parameters
+        ----------
+        y : {"average", "sliding"}, default="average"
+            Quantity on the y-axis of learning curves: the sum of all returns so far per trajectory,
+            or the mean return of the last `solved.window` episodes.
+        against : str or None, default=None
+            A numeric parameter of the problem, such as "horizon". If given, draw how the number of
+            trajectories until solved grows with it, instead of learning curves.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Learning curves show mean and standard deviation over seeds.
+
+        Raises
+        ------
+        StoreError
+            If no run is finished, or no problem has several values of the parameter.
+        """
+        from blockmdp.plots import curves as plots
+
+        if against is not None:
+            panels = self.growth(against)
+            if not panels:
+                raise StoreError(
+                    f"{against}: no problem of {self.study.name} has several values of it, or none "
+                    "of their runs is finished"
+                )
+            return plots.growth(panels, x_label="H" if against == "horizon" else against)
+        panels = self.panels(y)
+        if not panels:
+            raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
+        words = "average reward" if y == "average" else "sliding mean reward"
+        return plots.learning_curves(panels, columns=_columns(self.study), y_label=words)
 
     def _curves(self) -> dict[str, Curve]:
-        with Store(self.directory, tell=self._tell) as store:
+        with Store(self.directory, warn=self._warn) as store:
             data = store.curves(row.key for _, row in self.done)
         return {key: Curve.from_bytes(curve) for key, curve in data.items()}
 
@@ -341,47 +451,6 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
     }
 
 
-def _summary(panel: str, label: str, rows: Sequence[Row]) -> Summary:
-    done = [row for row in rows if row.error is None]
-    n = len(done)
-    if not n:
-        nan = math.nan
-        return Summary(panel, label, 0, len(rows), nan, 0.0, 1.0, *[nan] * 8)
-    solved = sum(row.solved_at is not None for row in done)
-    final = np.array([row.final for row in done], np.float64)
-    return Summary(
-        panel,
-        label,
-        n,
-        len(rows) - n,
-        solved / n,
-        *statistics.wilson(solved, n),
-        statistics.median_with_censoring([row.solved_at for row in done]),
-        float(final.mean()),
-        *statistics.bootstrap(final),
-        statistics.iqm(final),
-        float(np.mean([row.average for row in done])),
-        float(np.median([row.trajectories for row in done])),
-        float(np.mean([row.seconds for row in done])),
-    )
-
-
-def _cells(s: Summary) -> tuple[str, ...]:
-    if not s.runs:
-        return s.panel, s.agent, f"0 ({s.failed} failed)", "-", "-", "-", "-"
-    runs = f"{s.runs} ({s.failed} failed)" if s.failed else str(s.runs)
-    at = "-" if not s.solved else "more" if math.isinf(s.solved_at) else f"{s.solved_at:.0f}"
-    return (
-        s.panel,
-        s.agent,
-        runs,
-        f"{s.solved:.0%} [{s.solved_low:.2f}, {s.solved_high:.2f}]",
-        at,
-        f"{s.final:.3f} [{s.final_low:.3f}, {s.final_high:.3f}]",
-        f"{s.iqm:.3f}",
-    )
-
-
 def _y(curve: Curve, y: Y, setting: Setting) -> np.ndarray[Any, np.dtype[np.float64]]:
     if y == "average":
         return statistics.average_curve(curve.trajectories, curve.total)
@@ -389,8 +458,10 @@ def _y(curve: Curve, y: Y, setting: Setting) -> np.ndarray[Any, np.dtype[np.floa
 
 
 def _common(lines: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Curves of several runs at common x: from where half of them have begun to where half have
-    ended; a run outside of its own range stays at its end. (points,), (runs, points)
+    """Return the curves of several runs at common x, of shapes (points,) and (runs, points).
+
+    The common x goes from the median start to the median end of the runs. A run keeps its first and
+    last value outside of its own range.
     """
     xs = [x for x, _ in lines]
     if all(np.array_equal(x, xs[0]) for x in xs[1:]):
@@ -402,19 +473,18 @@ def _common(lines: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def _optimum(setting: Setting) -> float | None:
+    """Return the optimal value of a setting's problem, None if it is unknown."""
     seed = {"seed": 0} if takes_seed(setting.problem) else {}
     try:
-        problem = build("problem", setting.problem, **seed)
-    except Exception:  # a user's problem that is not to be had here
+        return optimal_value(build("problem", setting.problem, **seed))
+    except Exception:  # a user's problem that cannot be made here
         return None
-    mdp = problem if isinstance(problem, BlockMDP) else mdp_of(problem)
-    return None if mdp is None else mdp.optimal_value()
 
 
-def _columns(study: Study) -> int:
-    """As many as the last of the problem's axes has values."""
-    n = len(study.panels)
-    problems = [dict(s.problem) for s in study.settings]
+def _columns(plan: Plan) -> int:
+    """Return the number of values of the problem's last axis, if that makes full rows."""
+    n = len(plan.panels)
+    problems = [dict(s.problem) for s in plan.settings]
     for key in reversed(list(problems[0])):
         values = {str(problem.get(key)) for problem in problems}
         if 1 < len(values) <= 4 and n % len(values) == 0:

@@ -1,6 +1,7 @@
-"""One run: make the problem and the agent, fit, keep what is worth keeping.
+"""One run: make the problem and the agent, fit the agent, summarise its returns.
 
-This is what a worker process does, here or on a cluster. What comes and goes is plain data.
+This is what a worker process does, on this machine or on a cluster. It receives and returns plain
+data.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp import __version__
 from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
-from blockmdp.experiments.catalogue import build, takes_seed
+from blockmdp.experiments.parts import build, import_parts, takes_seed
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["Curve", "Outcome", "execute"]
+__all__ = ["Curve", "Outcome", "environment", "execute", "optimal_value", "prepare"]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -36,13 +38,16 @@ THREADS = (
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A run's course at some 200 points; all arrays (points,).
+    """The course of a run at about 200 points.
 
     Attributes
     ----------
-    episodes : that the learner had had.
-    trajectories : of all kinds that had been drawn by then.
-    total : the sum of all returns so far.
+    episodes : ndarray of shape (points,)
+        Learning episodes so far.
+    trajectories : ndarray of shape (points,)
+        Trajectories of all kinds so far.
+    total : ndarray of shape (points,)
+        Sum of the returns of the learning episodes so far.
     """
 
     episodes: NDArray[np.int64]
@@ -50,6 +55,7 @@ class Curve:
     total: NDArray[np.float64]
 
     def to_bytes(self) -> bytes:
+        """Return the arrays as compressed bytes."""
         arrays = (self.episodes, self.trajectories, self.total)
         return zlib.compress(
             b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
@@ -57,22 +63,35 @@ class Curve:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Curve:
+        """Return the curve that `to_bytes` wrote."""
         rows = np.frombuffer(zlib.decompress(data), "<i8").reshape(3, -1)
         return cls(rows[0], rows[1], rows[2].view("<f8"))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. Only `seconds` and `environment` may differ between two of the same run.
+    """The result of a run. Repeating a run changes only `seconds` and `environment`.
 
     Attributes
     ----------
-    average : mean return over all episodes.
-    final : mean return of the last episodes, as many as `solved.window`.
-    solved_at : trajectories of all kinds until it was solved, or None.
-    trajectories : drawn in all, and `ledger`: by kind.
-    curve : a `Curve`, as bytes.
-    error : why it failed, with the traceback; None if it did not.
+    error : str or None
+        Why the run failed, with the traceback; None if it did not.
+    average : float or None
+        Mean return over all episodes.
+    final : float or None
+        Mean return over the last `solved.window` episodes.
+    solved_at : int or None
+        Trajectories of all kinds until the run was solved; None if it never was.
+    trajectories : int
+        Trajectories of all kinds that were drawn.
+    ledger : dict
+        Trajectories by kind.
+    curve : bytes
+        A `Curve`, as bytes.
+    seconds : float
+        Time that the run took.
+    environment : dict
+        Versions and machine.
     """
 
     error: str | None = None
@@ -86,8 +105,30 @@ class Outcome:
     environment: dict[str, Any] = field(default_factory=dict)
 
 
+def prepare(config: dict[str, Any]) -> None:
+    """Import all modules that a run needs, so that importing does not count as its time.
+
+    A module that cannot be imported makes `execute` fail, not this function.
+    """
+    for kind in ("problem", "agent"):
+        import_parts(kind, config[kind])
+
+
 def execute(config: dict[str, Any], seed: int) -> Outcome:
-    """Do a run; `config` is the content of its setting. An exception becomes an outcome too."""
+    """Do a run.
+
+    Parameters
+    ----------
+    config : dict
+        Content of a setting: problem, agent, episodes, solved.
+    seed : int
+        Seed of the run.
+
+    Returns
+    -------
+    Outcome
+        The result. An exception becomes the outcome's `error`.
+    """
     start = time.perf_counter()
     try:
         outcome = _fit(config, seed)
@@ -98,13 +139,13 @@ def execute(config: dict[str, Any], seed: int) -> Outcome:
 
 
 def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
-    own = {"seed": seed} if takes_seed(config["problem"]) else {}
-    problem = build("problem", config["problem"], **own)
+    problem_seed = {"seed": seed} if takes_seed(config["problem"]) else {}
+    problem = build("problem", config["problem"], **problem_seed)
     agent = build("agent", config["agent"])
     agent.fit(problem, config["episodes"], seed=seed)
     returns = np.asarray(agent.returns_, np.float64)
     if not (returns.ndim == 1 and returns.size and np.isfinite(returns).all()):
-        raise ValueError("the agent's returns_ must be a list of finite numbers, one an episode")
+        raise ValueError("the agent's returns_ must be finite numbers, one for each episode")
     drawn = getattr(agent, "trajectories_", None)
     drawn = np.arange(1, len(returns) + 1) if drawn is None else np.asarray(drawn, np.int64)
     at = statistics.thin(len(returns))
@@ -124,21 +165,26 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _threshold(solved: dict[str, Any], problem: Any) -> float | None:
+    """Return the mean return from which a run counts as solved, None if it is unknown."""
     if solved["above"] is not None:
         return float(solved["above"])
+    best = optimal_value(problem)
+    return None if best is None else best - (1 - float(solved["share"])) * abs(best)
+
+
+def optimal_value(problem: Any) -> float | None:
+    """Return the optimal value of a problem, None if its model is unknown."""
     mdp = problem if isinstance(problem, BlockMDP) else mdp_of(problem)
-    if mdp is None:
-        return None  # nobody knows what the best would be
-    best = mdp.optimal_value()
-    return best - (1 - float(solved["share"])) * abs(best)
+    return None if mdp is None else mdp.optimal_value()
 
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """What the result may depend on beside the run itself."""
-    packages = ("blockmdp", "numpy", "numba", "scikit-learn", "scipy")
+    """Return versions and machine, on which results may depend."""
+    packages = ("numpy", "numba", "scikit-learn", "scipy")
     return {
         "python": platform.python_version(),
+        "blockmdp": __version__,
         **{name: version(name) for name in packages},
         "machine": platform.machine(),
         "host": platform.node(),

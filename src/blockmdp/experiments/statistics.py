@@ -1,4 +1,4 @@
-"""Summaries of runs: pure functions of arrays."""
+"""Statistics of runs: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -26,12 +26,26 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Window = int | Literal["all"]  # how many of the last returns are averaged
+Window = int | Literal["all"]
 
 
 def thin(n: int, points: int = 200) -> NDArray[np.int64]:
-    """Evenly spaced numbers of episodes, the last one n. (points,), fewer where n is less.
+    """Return evenly spaced numbers of episodes, the last one n.
 
+    Parameters
+    ----------
+    n : int
+        Number of episodes.
+    points : int, default=200
+        Number of points; fewer if n is smaller.
+
+    Returns
+    -------
+    ndarray of shape (points,)
+        Increasing numbers from 1 to n.
+
+    Examples
+    --------
     >>> thin(1000, 4).tolist(), thin(3).tolist()
     ([250, 500, 750, 1000], [1, 2, 3])
     """
@@ -40,10 +54,24 @@ def thin(n: int, points: int = 200) -> NDArray[np.int64]:
 
 
 def solved_at(returns: Array, threshold: float, window: Window = 1000) -> int | None:
-    """Episodes until the mean of the last `window` returns, or of all, exceeds the threshold.
+    """Return the number of episodes until the mean of the last returns exceeds a threshold.
 
-    None if it never does.
+    Parameters
+    ----------
+    returns : ndarray of shape (episodes,)
+        Return of each episode.
+    threshold : float
+        Mean return to exceed.
+    window : int or "all", default=1000
+        Number of last returns to average. There is no mean before the window is full.
 
+    Returns
+    -------
+    int or None
+        None if the mean never exceeds the threshold.
+
+    Examples
+    --------
     >>> returns = np.array([0.0, 0.0, 1.0, 1.0])
     >>> solved_at(returns, 0.45, window=2), solved_at(returns, 0.45, window="all")
     (3, 4)
@@ -57,19 +85,46 @@ def solved_at(returns: Array, threshold: float, window: Window = 1000) -> int | 
 
 
 def average_curve(trajectories: NDArray[np.int64], total: Array) -> Array:
-    """The paper's y-axis, average reward: the sum of the learner's returns so far over the number
-    of trajectories of any kind so far. All arrays (points,).
+    """Return the average reward: the sum of the learner's returns so far per trajectory so far.
 
-    An oracle's trajectories count, what little they may have earned does not.
+    Trajectories drawn to train or test an oracle count, but their rewards do not.
+
+    Parameters
+    ----------
+    trajectories : ndarray of shape (points,)
+        Trajectories of all kinds so far.
+    total : ndarray of shape (points,)
+        Sum of the returns of the learning episodes so far.
+
+    Returns
+    -------
+    ndarray of shape (points,)
+        Average reward at each point.
     """
     return np.asarray(total / trajectories, np.float64)
 
 
 def sliding_curve(n: NDArray[np.int64], total: Array, window: Window = 1000) -> Array:
-    """The mean of the last `window` returns, of all where there are fewer, at each point.
+    """Return the mean of the last returns at each point of a curve.
 
-    Exact where the window's start is a point; else the total is interpolated there.
+    Exact if the window starts at a point of the curve, interpolated if it starts between two.
 
+    Parameters
+    ----------
+    n : ndarray of shape (points,)
+        Learning episodes so far.
+    total : ndarray of shape (points,)
+        Sum of their returns.
+    window : int or "all", default=1000
+        Number of last returns to average; all returns where there are fewer.
+
+    Returns
+    -------
+    ndarray of shape (points,)
+        Mean return at each point.
+
+    Examples
+    --------
     >>> sliding_curve(np.array([1, 2, 3]), np.array([0.0, 1.0, 2.0]), window=2).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -79,8 +134,22 @@ def sliding_curve(n: NDArray[np.int64], total: Array, window: Window = 1000) -> 
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a share.
+    """Return Wilson's confidence interval for a fraction.
 
+    Parameters
+    ----------
+    successes, n : int
+        Number of successes, and of trials.
+    confidence : float, default=0.95
+        Level of the interval.
+
+    Returns
+    -------
+    low, high : float
+        Ends of the interval; 0 and 1 without trials.
+
+    Examples
+    --------
     >>> [round(end, 2) for end in wilson(40, 50)]
     [0.67, 0.89]
     """
@@ -90,12 +159,24 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
     p = successes / n
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return min((centre - half) / scale, p), max((centre + half) / scale, p)  # but for rounding
+    return min((centre - half) / scale, p), max((centre + half) / scale, p)  # despite rounding
 
 
 def iqm(values: Array) -> float:
-    """The interquartile mean: of the middle half, runs at its edge in part.
+    """Return the interquartile mean: the mean of the middle half.
 
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        At least one value. Values at the edges of the middle half count in part.
+
+    Returns
+    -------
+    float
+        The interquartile mean.
+
+    Examples
+    --------
     >>> iqm(np.array([0.0, 1.0, 2.0, 9.0])), iqm(np.array([3.0]))
     (1.5, 3.0)
     """
@@ -107,9 +188,22 @@ def iqm(values: Array) -> float:
 
 
 def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
-    """The bootstrap's percentile interval for a mean; the same values give the same interval.
+    """Return the percentile bootstrap's confidence interval for a mean.
 
-    Of more than 1000 values the mean is as good as normal, and so is the interval.
+    The same values give the same interval. For more than 1000 values, the normal interval is used,
+    which is practically the same.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        At least one value.
+    confidence : float, default=0.95
+        Level of the interval.
+
+    Returns
+    -------
+    low, high : float
+        Ends of the interval.
     """
     values = np.asarray(values, np.float64)
     if (values == values[0]).all():
@@ -123,21 +217,33 @@ def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def resamples(n: int, times: int = 2000) -> NDArray[np.int64]:
-    """Which of n values each resample draws. (times, n)"""
+    """Return the indices that bootstrap resamples draw from n values, of shape (times, n)."""
     return (rng.uniforms(rng.children(np.uint64(n), 0, times), n) * n).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=8)
 def _weights(n: int) -> Array:
-    """How much each of n values weighs in the mean of each resample. (times, n)"""
+    """Return the weight of each of n values in the mean of each resample, of shape (times, n)."""
     drawn = resamples(n)
     drawn += n * np.arange(len(drawn))[:, None]
     return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape) / n
 
 
 def median_with_censoring(values: list[int | None]) -> float:
-    """The median where None is longer than anything seen; infinite if it falls among those.
+    """Return the median, where None counts as longer than every number.
 
+    Parameters
+    ----------
+    values : list of int or None
+        Trajectories until solved; None for a run that was not solved.
+
+    Returns
+    -------
+    float
+        Infinite if the median is None.
+
+    Examples
+    --------
     >>> median_with_censoring([10, None, 20]), median_with_censoring([10, None, None])
     (20.0, inf)
     """
@@ -149,8 +255,20 @@ def median_with_censoring(values: list[int | None]) -> float:
 
 
 def quartiles(values: list[int | None]) -> tuple[float, float, float]:
-    """The quartiles where None is longer than anything seen; infinite where they fall among those.
+    """Return lower quartile, median and upper quartile, where None counts as longest.
 
+    Parameters
+    ----------
+    values : list of int or None
+        Trajectories until solved; None for a run that was not solved.
+
+    Returns
+    -------
+    low, median, high : float
+        Infinite where they are None.
+
+    Examples
+    --------
     >>> quartiles([10, 20, 30, 40, None])
     (20.0, 30.0, 40.0)
     """

@@ -1,35 +1,35 @@
-"""Where finished runs are kept: one SQLite file, written by one process at a time.
+"""The store: finished runs in one SQLite file, written by one process at a time.
 
-Every row carries a checksum. A row that does not match it is as good as missing: it is told, taken
-out and done again. A file that SQLite cannot read is put aside, and what can be read of it is
-copied into a new one.
+Every row has a checksum. A row that does not match its checksum is reported, deleted and run again.
+A file that SQLite cannot read is renamed, and its readable rows are copied into a new file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
 import marshal
-import os
-import platform
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from blockmdp.checks import warn as warn_user
+from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.lock import Lock
+from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.runs import Outcome
-from blockmdp.experiments.study import Run, Study
+from blockmdp.experiments.settings import Run
 
-__all__ = ["FILE", "Row", "Store", "StoreError", "driver_of"]
+__all__ = ["FILE", "Row", "Store"]
 
-FILE, LOCK = "runs.sqlite", "driver.lock"
-FORMAT = 1
-BLOCK = 1024  # rows that are copied at a time from a damaged file; each takes 64 bytes at least
-MEND = "run the study again to mend it"
+FILE = "runs.sqlite"
+FORMAT = 2
+BLOCK = 1024  # rows copied at a time from a damaged file; each takes at least 64 bytes
+REPAIR = "run the study again to repair it"
 
 _TABLES = """
 CREATE TABLE studies (
@@ -52,12 +52,34 @@ _COLUMNS = {
 }
 
 
-class StoreError(RuntimeError):
-    """The store cannot be used; why, and what to do."""
-
-
 class Row(NamedTuple):
-    """A stored run, but for its curve."""
+    """A stored run, without its curve.
+
+    Attributes
+    ----------
+    key : str
+        Key of the run.
+    setting : str
+        Key of its setting.
+    seed : int
+        Seed of the run.
+    error : str or None
+        Why the run failed; None if it did not.
+    average, final : float or None
+        Mean return over all episodes, and over the last `solved.window` episodes.
+    solved_at : int or None
+        Trajectories until the run was solved; None if it never was.
+    trajectories : int
+        Trajectories of all kinds that were drawn.
+    ledger : str
+        Trajectories by kind, as JSON.
+    seconds : float
+        Time that the run took.
+    finished : float
+        When it was finished, in seconds since 1970.
+    environment : str
+        Versions and machine, as JSON.
+    """
 
     key: str
     setting: str
@@ -78,26 +100,34 @@ class Store:
 
     Parameters
     ----------
-    directory : made if it is not there and the store is to be written.
-    write : take the lock; only one process can.
-    tell : is given a line for whatever had to be mended.
+    directory : str or Path
+        Directory of the store. It is created if the store is opened for writing.
+    write : bool, default=False
+        Open for writing. Only one process can at a time.
+    warn : callable, default=blockmdp.checks.warn
+        Called with one line about everything that is damaged or missing.
+
+    Raises
+    ------
+    StoreError
+        If there is no store, or it cannot be used.
     """
 
     def __init__(
         self,
         directory: str | Path,
         write: bool = False,
-        tell: Callable[[str], None] = lambda line: None,
+        warn: Callable[[str], None] = warn_user,
     ) -> None:
-        self.directory, self._write, self._tell = Path(directory), write, tell
-        self._lock: int | None = None
+        self.directory, self._write, self._warn = Path(directory), write, warn
+        self._lock: Lock | None = None
         self.path = self.directory / FILE
         try:
             if write:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                self._lock = _take_lock(self.directory)
+                self._lock = Lock(self.directory)
             elif not self.path.is_file():
-                raise StoreError(f"no runs in {self.directory} (no file {FILE} there)")
+                raise StoreError(f"no runs in {self.directory}: it has no file {FILE}")
             self._connection = self._open()
         except (OSError, sqlite3.Error) as error:
             self._release()
@@ -118,7 +148,7 @@ class Store:
 
     def _release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     # --- opening ----------------------------------------------------------------------------------
@@ -126,24 +156,24 @@ class Store:
         if not self._write:
             return self._open_to_read()
         if self.path.is_file() and self.path.stat().st_size == 0:
-            self._tell(f"{self.path} is an empty file: whatever it held is to be done again")
+            self._warn(f"{self.path} is an empty file: all its runs are done again")
         try:
-            return self._ready()
+            return self._open_to_write()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise
             return self._salvage(str(error))
 
     def _open_to_read(self) -> sqlite3.Connection:
-        for mode in ("mode=ro", "immutable=1"):  # the latter on a disk that cannot be written
+        for mode in ("mode=ro", "immutable=1"):  # the second works on a read-only disk
             connection = _connect(f"file:{_quoted(self.path)}?{mode}")
             try:
-                if not self._is_made(connection):
-                    raise StoreError(f"{self.path} holds nothing: run the study again")
+                if not self._has_tables(connection):
+                    raise StoreError(f"{self.path} is empty: run the study again")
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 connection.close()
                 if _is_damage(error):
-                    raise StoreError(f"{self.path}: {error}; {MEND}") from None
+                    raise StoreError(f"{self.path}: {error}; {REPAIR}") from None
                 reason = error
             except BaseException:
                 connection.close()
@@ -151,16 +181,16 @@ class Store:
             else:
                 wal = Path(f"{self.path}-wal")
                 if mode != "mode=ro" and wal.is_file() and wal.stat().st_size:
-                    self._tell(f"the latest runs may be missing: {wal} cannot be read from here")
+                    self._warn(f"the latest runs may be missing: cannot read {wal}")
                 return connection
         raise reason
 
-    def _ready(self) -> sqlite3.Connection:
+    def _open_to_write(self) -> sqlite3.Connection:
         connection = _connect(f"file:{_quoted(self.path)}")
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            if not self._is_made(connection):
+            if not self._has_tables(connection):
                 connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
@@ -170,55 +200,58 @@ class Store:
             raise
         return connection
 
-    def _is_made(self, connection: sqlite3.Connection) -> bool:
-        """Whether the tables are there: all, and as they should be, or none."""
-        if connection.execute("PRAGMA user_version").fetchone()[0] > FORMAT:
+    def _has_tables(self, connection: sqlite3.Connection) -> bool:
+        """Whether all tables are there, or none. Anything else is damage."""
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
             raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
         schema = _schema(connection)
         if schema and schema != _SCHEMA:
-            raise sqlite3.DatabaseError("the tables are not those of a store")
+            raise sqlite3.DatabaseError("its tables are not those of a store")
+        if schema and 0 < version < FORMAT:
+            raise StoreError(f"{self.path} was written by an older blockmdp: choose another --out")
         return bool(schema)
 
-    def _salvage(self, broken: str) -> sqlite3.Connection:
-        """Copy what can be read of a damaged file into a new one."""
-        aside = self._name_aside()
-        _rename(self.path, aside)
+    def _salvage(self, damage: str) -> sqlite3.Connection:
+        """Copy the readable rows of a damaged file into a new one."""
+        damaged = self._unused_name()
+        _rename(self.path, damaged)
         try:
-            new = self._ready()
-            mode = "mode=ro" if Path(f"{aside}-wal").exists() else "immutable=1"
-            with contextlib.closing(_connect(f"file:{_quoted(aside)}?{mode}")) as old, new:
-                blocks = 2 + aside.stat().st_size // 2**16
+            new = self._open_to_write()
+            mode = "mode=ro" if Path(f"{damaged}-wal").exists() else "immutable=1"
+            with contextlib.closing(_connect(f"file:{_quoted(damaged)}?{mode}")) as old, new:
+                blocks = 2 + damaged.stat().st_size // 2**16
                 kept = {table: _copy(table, old, new, blocks) for table in _COLUMNS}["runs"]
         except BaseException:
-            _rename(aside, self.path)
+            _rename(damaged, self.path)
             raise
-        self._tell(
-            f"{self.path} was damaged ({broken}): {kept} runs could be read and are kept, "
-            f"the rest will be done again; the damaged file is {aside.name}"
+        self._warn(
+            f"{self.path} was damaged ({damage}): {kept} runs were readable and are kept, "
+            f"the others are done again; the damaged file is now {damaged.name}"
         )
         return new
 
-    def _name_aside(self) -> Path:
+    def _unused_name(self) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         names = (self.directory / f"{FILE}.damaged-{stamp}-{n}" for n in itertools.count())
         return next(name for name in names if not name.exists())
 
     # --- writing ----------------------------------------------------------------------------------
-    def announce(self, **words: Any) -> None:
-        """Say who is at work, for `driver_of`."""
+    def announce(self, **more: Any) -> None:
+        """Write down what this process does, for `driver_of`."""
         assert self._lock is not None
-        _announce(self._lock, **words)
+        self._lock.announce(**more)
 
-    def register(self, study: Study) -> None:
-        """Note what a study consists of, so that others can see how far it is."""
-        row = (study.name, study.expanded(), study.folder, time.time())
+    def register(self, plan: Plan) -> None:
+        """Store the plan of a study, so that `status` knows which runs are missing."""
+        row = (plan.name, plan.to_json(), plan.folder, time.time())
         with self._writing():
             self._insert("studies", row, replace=True)
-            for setting in study.settings:
+            for setting in plan.settings:
                 self._insert("settings", (setting.key, setting.content))
 
     def add(self, run: Run, outcome: Outcome) -> None:
-        """Keep a run; a failed one may be replaced, a finished one never is."""
+        """Store a run. It replaces the same run if that failed, but never a finished one."""
         o = outcome
         ledger, environment = json.dumps(o.ledger), json.dumps(o.environment)
         row = (
@@ -245,7 +278,13 @@ class Store:
             raise StoreError(f"cannot write to {self.path}: {error}") from None
 
     def drop_damaged(self) -> int:
-        """Take out what does not match its checksum, and runs without a curve; how many runs."""
+        """Delete rows that do not match their checksum, and runs without a curve.
+
+        Returns
+        -------
+        int
+            Number of runs that were deleted.
+        """
 
         def damaged(table: str) -> list[tuple[int]]:
             rows = self._select(f"SELECT rowid, {_names(table)} FROM {table}")
@@ -260,29 +299,30 @@ class Store:
             connection.execute(f"DELETE FROM curves WHERE key NOT IN (SELECT key {finished})")
         runs, others = len(bad["runs"]) + bare.rowcount, len(bad["settings"] + bad["studies"])
         if runs:
-            self._tell(f"{runs} damaged runs in {self.path} are taken out, to be done again")
+            self._warn(f"{self.path}: deleted {runs} damaged runs, which are done again")
         if others:
-            self._tell(f"{others} damaged descriptions in {self.path} are taken out")
+            self._warn(f"{self.path}: deleted {others} damaged descriptions of studies or settings")
         return runs
 
     # --- reading ----------------------------------------------------------------------------------
     def done(self) -> set[str]:
-        """Keys of all finished runs."""
+        """Return the keys of all finished runs."""
         return {key for (key,) in self._select("SELECT key FROM runs WHERE error IS NULL")}
 
     def failed(self) -> set[str]:
+        """Return the keys of all failed runs."""
         return {key for (key,) in self._select("SELECT key FROM runs WHERE error IS NOT NULL")}
 
     def rows(self) -> list[Row]:
-        """All runs whose checksum is right; the others are told and left out."""
+        """Return all runs that match their checksum, and warn about the others."""
         rows = list(self._rows("runs"))
         good = [Row._make(row[:-1]) for row in rows if _checksum(row[:-1]) == row[-1]]
         if len(good) < len(rows):
-            self._tell_left_out(len(rows) - len(good), "runs")
+            self._warn_left_out(len(rows) - len(good), "runs")
         return good
 
     def curves(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Curves by the key of their run, those whose checksum is right."""
+        """Return the curves of some runs by key, and warn about those that are damaged."""
         wanted = set(keys)
         curves = {
             key: curve
@@ -290,24 +330,24 @@ class Store:
             if key in wanted and _checksum((key, curve)) == checksum
         }
         if len(curves) < len(wanted):
-            self._tell_left_out(len(wanted) - len(curves), "curves")
+            self._warn_left_out(len(wanted) - len(curves), "curves")
         return curves
 
-    def study(self, name: str | None = None) -> Study:
-        """The study of this name, or the one run last."""
+    def plan(self, name: str | None = None) -> Plan:
+        """Return the plan of the study with this name, or of the study that was run last."""
         rows = (row for row in self._rows("studies") if _checksum(row[:-1]) == row[-1])
         latest_last = sorted(rows, key=lambda row: row[3])
         if not latest_last:
-            raise StoreError(f"{self.path} holds no study: run it again")
+            raise StoreError(f"{self.path} has no study: run it again")
         found = [row for row in latest_last if name in (None, row[0])]
         if not found:
             names = ", ".join(row[0] for row in latest_last)
-            raise StoreError(f"{self.path} holds no study {name!r}, only {names}")
+            raise StoreError(f"{self.path} has no study {name!r}; it has {names}")
         name, text, folder, *_ = found[-1]
-        return Study.restored(text, name, folder)
+        return Plan.from_json(text, name, folder)
 
-    def _tell_left_out(self, n: int, what: str) -> None:
-        self._tell(f"{n} damaged {what} in {self.path} are left out; {MEND}")
+    def _warn_left_out(self, n: int, what: str) -> None:
+        self._warn(f"{self.path}: {n} damaged {what} are left out; {REPAIR}")
 
     def _rows(self, table: str) -> Iterator[tuple[Any, ...]]:
         return self._select(f"SELECT {_names(table)} FROM {table}")
@@ -316,63 +356,14 @@ class Store:
         try:
             yield from self._connection.execute(query)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            hint = f"; {MEND}" if _is_damage(error) else ""
+            hint = f"; {REPAIR}" if _is_damage(error) else ""
             raise StoreError(f"{self.path}: {error}{hint}") from None
-
-
-# --- the lock -------------------------------------------------------------------------------------
-def driver_of(directory: str | Path) -> dict[str, Any] | None:
-    """Who is running a study in this directory just now, or None."""
-    with contextlib.suppress(OSError), (Path(directory) / LOCK).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read_lock(file.fileno())
-    return None
-
-
-def _take_lock(directory: Path) -> int:
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        for last in (False, False, False, False, True):  # `driver_of` takes it for a moment
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if last:
-                    who = _read_lock(lock)
-                    raise StoreError(
-                        f"{directory} is in use by process {who.get('pid', '?')} on "
-                        f"{who.get('host', '?')}, which runs a study there: wait for it, "
-                        "or give another --out"
-                    ) from None
-                time.sleep(0.1)
-    except BaseException:
-        os.close(lock)
-        raise
-    _announce(lock)
-    return lock
-
-
-def _announce(lock: int, **more: Any) -> None:
-    who = {"pid": os.getpid(), "host": platform.node(), "since": time.time(), **more}
-    words = json.dumps(who).encode()
-    with contextlib.suppress(OSError):  # a full disk matters where a run is to be kept, not here
-        os.pwrite(lock, words, 0)
-        os.ftruncate(lock, len(words))
-
-
-def _read_lock(lock: int) -> dict[str, Any]:
-    try:
-        return dict(json.loads(os.pread(lock, 10_000, 0)))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 # --- SQLite ---------------------------------------------------------------------------------------
 def _connect(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=30.0)
-    # text that is damaged is to be told by its checksum, not by an exception
+    # damaged text must be found by its checksum, not raise an exception
     connection.text_factory = lambda data: data.decode(errors="replace")
     return connection
 
@@ -396,7 +387,7 @@ def _into(table: str) -> str:
 
 
 def _rename(old: Path, new: Path) -> None:
-    """Rename a database and what SQLite keeps beside it, and overwrite what had the name."""
+    """Rename a database and the files that SQLite keeps next to it. Overwrite what is there."""
     for ending in ("-shm", "-wal", ""):
         Path(f"{new}{ending}").unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -408,21 +399,23 @@ def _quoted(path: Path) -> str:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Rather than a full disk, or a file that one may not write."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: found here
+    """Whether the file is damaged, rather than the disk full or the file read-only."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # our own errors have none
     return code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _copy(table: str, old: sqlite3.Connection, new: sqlite3.Connection, blocks: int) -> int:
-    """Copy the rows of a damaged table that can be read and match their checksums; how many."""
+    """Copy the rows of a damaged table that match their checksums, and return their number."""
     insert = f"INSERT OR IGNORE {_into(table)}"
     good = (row for row in _readable(table, old, blocks) if _checksum(row[:-1]) == row[-1])
     return sum(new.execute(insert, row).rowcount for row in good)
 
 
 def _readable(table: str, connection: sqlite3.Connection, blocks: int) -> Iterator[tuple[Any, ...]]:
-    """All rows of a damaged table that can be read, by blocks of row numbers, which are given out
-    in order; after so many blocks without any there are no more.
+    """Yield the readable rows of a damaged table.
+
+    SQLite numbers rows in order. Read them in blocks of numbers, and stop after `blocks` blocks
+    without a row.
     """
     query = f"SELECT {_names(table)} FROM {table}"
 
@@ -438,7 +431,7 @@ def _readable(table: str, connection: sqlite3.Connection, blocks: int) -> Iterat
     try:
         connection.execute(f"{query} LIMIT 0")
     except (sqlite3.Error, UnicodeDecodeError):
-        return  # not even the table is known
+        return  # the table itself is lost
     empty = 0
     for start in itertools.count(1, BLOCK):
         rows = between(start, start + BLOCK)
@@ -449,12 +442,12 @@ def _readable(table: str, connection: sqlite3.Connection, blocks: int) -> Iterat
 
 
 def _as_stored(value: Any) -> Any:
-    """What SQLite makes of a value: it knows no NaN, no -0.0 and no text that is not UTF-8."""
+    """Return a value as SQLite gives it back: it has no NaN, no -0.0 and only valid UTF-8."""
     if isinstance(value, float):
         return None if value != value else value + 0.0
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _checksum(row: Iterable[Any]) -> str:
-    plain = marshal.dumps(tuple(row), 0)  # version 0: the same bytes for the same values
+    plain = marshal.dumps(tuple(row), 0)  # version 0: equal values give equal bytes
     return hashlib.blake2b(plain, digest_size=8).hexdigest()

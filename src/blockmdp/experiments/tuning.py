@@ -1,4 +1,4 @@
-"""Choosing hyperparameters on seeds of their own, and reporting on others."""
+"""Choosing hyperparameters on separate seeds."""
 
 from __future__ import annotations
 
@@ -6,45 +6,70 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blockmdp.experiments.catalogue import SOURCE
-from blockmdp.experiments.driver import run_study
+from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.labels import varying
+from blockmdp.experiments.parts import SOURCE
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.store import StoreError
-from blockmdp.experiments.study import Setting, Study, to_toml, varying
+from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.study import Study
+from blockmdp.experiments.toml import to_toml
 
 __all__ = ["FIRST_SEED", "best_settings", "tune"]
 
-FIRST_SEED = 1_000_000  # tuning seeds are from here on; those of a study are usually below
+FIRST_SEED = 1_000_000  # the first tuning seed; seeds of studies are usually smaller
 
 
 def tune(
-    study: Study, out: str | Path | None = None, *, seeds: int = 10, how: str = "", **options: Any
+    study: Study,
+    out: str | Path | None = None,
+    *,
+    seeds: int = 10,
+    command: str = "blockmdp tune",
+    **options: Any,
 ) -> tuple[Study, Path]:
-    """Run a study's grid on tuning seeds and keep, for each agent in each panel, its best point.
+    """Run a study's grid on tuning seeds, and keep the best point of each agent in each panel.
+
+    The best point has the most reward per trajectory, counting trajectories of all kinds.
 
     Parameters
     ----------
-    seeds : how many tuning seeds.
-    how : the command that is noted in the file.
-    options : as for `run_study`.
+    study : Study
+        Study with a grid of hyperparameters.
+    out : str, Path or None, default=None
+        Directory in which to keep the runs. None is results/NAME.
+    seeds : int, default=10
+        Number of tuning seeds.
+    command : str, default="blockmdp tune"
+        Command to mention in the study file that is written.
+    **options
+        More options of `Study.run`.
 
     Returns
     -------
-    tuned : the study with the best settings, on its own seeds; not yet run.
-    path : of its study file, OUT/tuned.toml.
+    tuned : Study
+        The study with the best settings, on its own seeds, not yet run.
+    path : Path
+        Its study file, OUT/tuned.toml.
+
+    Raises
+    ------
+    StoreError
+        If the study uses the tuning seeds itself, or no setting of an agent finished on all of
+        them.
     """
     out = Path("results") / study.name if out is None else Path(out)
     numbers = list(range(FIRST_SEED, FIRST_SEED + seeds))
     if set(numbers) & set(study.seeds):
-        raise StoreError(f"tuning seeds are those from {FIRST_SEED} on: the study uses them itself")
+        raise StoreError(f"tuning uses the seeds from {FIRST_SEED} on: choose others for the study")
     trial = study.on_seeds(numbers, f"{study.name}.tuning")
-    best = best_settings(run_study(trial, out, **options))
+    best = best_settings(trial.run(out, **options))
     whole = Study(study.document, folder=study.folder, check=False)
     axes = varying([{"episodes": s.episodes} | s.problem for s in whole.settings])
     entries: dict[str, dict[str, Any]] = {}
-    for setting, _ in sorted(best, key=lambda point: point[0].entry):
+    for setting, _ in sorted(best, key=lambda point: point[0].agent_index):
         entry = entries.setdefault(
-            f"{setting.entry} {setting.table}", {"label": setting.base, **setting.table, "when": []}
+            f"{setting.agent_index} {setting.agent_table}",
+            {"label": setting.base_label, **setting.agent_table, "when": []},
         )
         entry["when"].append(_when(setting, axes))
     for entry in entries.values():
@@ -55,10 +80,10 @@ def tune(
         document["seeds"] = study.seeds
     tuned = Study(document, f"{study.name}.tuned", study.folder)
     lines = [
-        f"Made by: {how or 'blockmdp tune'}",
-        f"Each agent's best point of the grid of {study.name}.toml in each panel: the one with",
-        "the most reward per trajectory, oracle and tests included, over tuning seeds",
-        f"{numbers[0]} to {numbers[-1]}.",
+        f"Made by: {command}",
+        f"The best point of each agent's grid in {study.name}.toml, in each panel: the one with",
+        "the most reward per trajectory (oracle and test trajectories included) on the tuning",
+        f"seeds {numbers[0]} to {numbers[-1]}.",
         *(f"  {s.panel} | {s.label}: {score:.4f}" for s, score in best),
     ]
     if study.folder and any(SOURCE in setting.content for setting in tuned.settings):
@@ -70,7 +95,7 @@ def tune(
 
 
 def _when(setting: Setting, axes: list[str]) -> dict[str, Any]:
-    """What tells the setting's panel from the others."""
+    """Return a condition that only the panel of this setting matches."""
     facts = {"episodes": setting.episodes} | setting.problem
     values = {key: facts.get(key) for key in axes}
     plain = all(isinstance(value, bool | int | float | str) for value in values.values())
@@ -78,7 +103,23 @@ def _when(setting: Setting, axes: list[str]) -> dict[str, Any]:
 
 
 def best_settings(results: Results) -> list[tuple[Setting, float]]:
-    """For each panel and agent the setting with the most reward per trajectory, and that."""
+    """Return the setting with the most reward per trajectory, for each agent in each panel.
+
+    Parameters
+    ----------
+    results : Results
+        A study with a grid.
+
+    Returns
+    -------
+    list of tuple of (Setting, float)
+        The best setting and its reward per trajectory. The first of equals wins.
+
+    Raises
+    ------
+    StoreError
+        If no setting of an agent finished on all seeds.
+    """
     scores: dict[str, list[float]] = {}
     for setting, row in results.done:
         assert row.average is not None
@@ -87,7 +128,7 @@ def best_settings(results: Results) -> list[tuple[Setting, float]]:
         )
     agents: dict[tuple[str, int], list[Setting]] = {}
     for setting in results.study.settings:
-        agents.setdefault((setting.panel, setting.entry), []).append(setting)
+        agents.setdefault((setting.panel, setting.agent_index), []).append(setting)
     best = []
     for (panel, _), settings in agents.items():
         points = [
@@ -97,7 +138,7 @@ def best_settings(results: Results) -> list[tuple[Setting, float]]:
         ]
         if not points:
             raise StoreError(
-                f"no setting of {settings[0].base} in {panel} came through all its tuning seeds"
+                f"no setting of {settings[0].base_label} in {panel} finished on all tuning seeds"
             )
-        best.append(max(points, key=lambda point: point[1]))  # the first of equals
+        best.append(max(points, key=lambda point: point[1]))
     return best

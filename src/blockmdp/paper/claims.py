@@ -1,4 +1,4 @@
-"""What Feng et al. 2020 claim in Section 5, measured: pure functions of results."""
+"""The claims of Feng et al. 2020, Section 5, checked on results. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from typing import Any
 import numpy as np
 
 from blockmdp.experiments import statistics
-from blockmdp.experiments.results import Results, Summary
+from blockmdp.experiments.results import Results
+from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row
-from blockmdp.experiments.study import Setting
+from blockmdp.experiments.tables import Summary
 
 __all__ = ["Claim", "as_text", "claims_of", "horizon_slopes"]
 
 V_STAR = 0.5
-NEAR = 0.9  # of the optimum
+NEAR = 0.9  # fraction of the optimum that counts as near-optimal
 Group = Sequence[tuple[Setting, Row]]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, or an aim of ours, and what was measured.
+    """A claim of the paper, or an aim of ours, and what was measured.
 
     Attributes
     ----------
-    says : the claim, with the paper's figure.
-    measured : in words, with the interval.
-    holds : the verdict; None where there is no telling.
+    says : str
+        The claim, with the paper's number.
+    measured : str
+        What was measured, with the interval.
+    holds : bool or None
+        Whether the claim holds; None if the runs do not decide it.
     """
 
     says: str
@@ -39,16 +43,24 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+        """The verdict in words."""
+        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
 
 
 def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> list[Claim]:
-    """The claims that the results at hand can speak to.
+    """Check all claims for which there are results.
 
     Parameters
     ----------
-    figures : "figure1" -> its results, and so on.
-    untuned : of the study of the untuned agent.
+    figures : dict
+        Results of the studies "figure1", "figure2" and "figure3".
+    untuned : Results or None, default=None
+        Results of the study of the untuned agent.
+
+    Returns
+    -------
+    list of Claim
+        In the order of the paper, then our own aims.
     """
     every = [row for results in figures.values() for row in results.done]
     claims = []
@@ -68,7 +80,7 @@ def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> li
 
 
 def as_text(claims: Sequence[Claim]) -> str:
-    """A table in Markdown."""
+    """Return the claims as a table in Markdown."""
     lines = ["| claim | measured | verdict |", "|---|---|---|"]
     lines += [f"| {c.says} | {c.measured} | {c.verdict} |" for c in claims]
     return "\n".join(lines)
@@ -81,7 +93,7 @@ def _near_optimal(done: Group, lock: str, share: float) -> Claim:
     rows = [
         row
         for setting, row in done
-        if setting.base == "URL"
+        if setting.base_label == "URL"
         and setting.problem["horizon"] == 20
         and setting.problem["switch"] in (0.2, 0.5)
     ]
@@ -100,11 +112,11 @@ def _near_optimal(done: Group, lock: str, share: float) -> Claim:
 def _as_good_as_the_skyline(figures: dict[str, Results]) -> Claim:
     pairs = _pairs(figures, "URL", "OracleQ-lat")
     good = sum(url.final >= 0.95 * skyline.final for url, skyline in pairs)
-    worst = min((url.final / skyline.final for url, skyline in pairs), default=math.nan)
+    worst = min((_ratio(url.final, skyline.final) for url, skyline in pairs), default=math.nan)
     return Claim(
-        "URL is mostly as good as the skyline, OracleQ-lat",
-        f"in {good} of {len(pairs)} panels its reward at the end is at least 95 % of the "
-        f"skyline's; in the worst {worst:.0%}",
+        "URL is mostly as good as OracleQ-lat, which sees the latent states (the skyline)",
+        f"in {good} of {len(pairs)} panels, its return at the end is at least 95 % of the "
+        f"skyline's; in the worst panel {worst:.0%}",
         None if not pairs else good > len(pairs) / 2,
     )
 
@@ -115,14 +127,14 @@ def _better_than_q_learning(figures: dict[str, Results]) -> Claim:
     best = max((q.final for _, q in pairs), default=math.nan)
     return Claim(
         "URL is much better than QLearning-lat at H = 20",
-        f"more than twice its reward at the end in {better} of {len(pairs)} panels "
-        f"(intervals apart); QLearning-lat reaches at most {best:.3f}",
+        f"more than twice its return at the end in {better} of {len(pairs)} panels "
+        f"(disjoint intervals); QLearning-lat reaches at most {best:.3f}",
         None if not pairs else better == len(pairs),
     )
 
 
 def _better_than_pcid(done: Group) -> Claim:
-    """By reward per trajectory of any kind, each panel by a bootstrap of the difference."""
+    """Compare reward per trajectory of all kinds, with a bootstrap interval in each panel."""
     url, pcid = (_by_panel(done, base, _reward_per_trajectory) for base in ("URL", "PCID"))
     wins = losses = 0
     for panel in url.keys() & pcid.keys():
@@ -132,7 +144,7 @@ def _better_than_pcid(done: Group) -> Claim:
     n = len(url.keys() & pcid.keys())
     return Claim(
         "URL outperforms PCID in most cases",
-        f"in reward per trajectory it is ahead in {wins} of {n} panels and behind in {losses} "
+        f"in reward per trajectory, it is better in {wins} of {n} panels and worse in {losses} "
         "(95 % interval of the difference)",
         None if not n else wins > n / 2,
     )
@@ -144,68 +156,87 @@ def _obs_learners_fail(figure: Results, H: int) -> Claim:
         for s in figure.summaries()
         if s.agent.endswith("-obs") and f"H = {H}," in s.panel and s.runs
     ]
-    says = f"OracleQ-obs and QLearning-obs are far from optimal even at small H: H = {H}"
+    says = (
+        "OracleQ-obs and QLearning-obs, which learn on observations, are far from optimal even "
+        f"at small H: H = {H}"
+    )
     if not obs:
         return Claim(says, "not run", None)
     best = max(obs, key=lambda s: s.final)
     solved = sum(round(s.solved * s.runs) for s in obs)
     return Claim(
         says,
-        f"at best {best.final:.3f} [{best.final_low:.3f}, {best.final_high:.3f}] of {V_STAR} at "
-        f"the end ({best.agent}, {best.panel}); {solved} of {sum(s.runs for s in obs)} runs solved",
+        f"the best return at the end is {best.final:.3f} [{best.final_low:.3f}, "
+        f"{best.final_high:.3f}] of {V_STAR} ({best.agent}, {best.panel}); "
+        f"{solved} of {sum(s.runs for s in obs)} runs solved",
         bool(best.final_high < NEAR * V_STAR),
     )
 
 
 def _oracle_trajectories(done: Group, H: int, low: int, high: int) -> list[Claim]:
-    """So many trajectories are enough: with no more than that, nine runs in ten are solved."""
-    rows = [row for s, row in done if s.base == "URL" and s.problem["horizon"] == H]
+    """Check that this many trajectories are enough to solve nine runs in ten."""
+    rows = [row for s, row in done if s.base_label == "URL" and s.problem["horizon"] == H]
     if not rows:
         return []
     needs = f"{low}" if low == high else f"{low} to {high}"
     enough = [row for row in rows if _oracle(row) <= high]
     solved = sum(row.solved_at is not None for row in enough)
     batches = ", ".join(map(str, sorted({_oracle(row) for row in rows})))
-    words = f"tuned: {batches}, with which {solved} of {len(enough)} runs are solved"
+    words = f"tuned: {batches}; {solved} of the {len(enough)} runs with at most {high} are solved"
     auto = [
-        _oracle(row) for s, row in done if s.base == "URL untuned" and s.problem["horizon"] == H
+        _oracle(row)
+        for s, row in done
+        if s.base_label == "URL untuned" and s.problem["horizon"] == H
     ]
     if auto:
-        words += f"; untuned: median {np.median(auto):.0f}, at most {max(auto)}, tests included"
+        words += f"; untuned: median {np.median(auto):.0f}, at most {max(auto)}, with tests"
     says = f"H = {H}: the decoder needs {needs} trajectories"
     return [Claim(says, words, _at_least(NEAR, *statistics.wilson(solved, len(enough))))]
 
 
 def _untuned(results: Results) -> list[Claim]:
-    rows = [(setting, row) for setting, row in results.done if setting.base == "URL untuned"]
+    rows = [(setting, row) for setting, row in results.done if setting.base_label == "URL untuned"]
     if not rows:
         return []
     solved = sum(row.solved_at is not None for _, row in rows)
     panels = {setting.panel for setting, _ in rows}
     pairs = _pairs({"untuned": results}, "URL untuned", "OracleQ-lat")
-    ratios = [url.solved_at / skyline.solved_at for url, skyline in pairs]
+    ratios = [_ratio(url.solved_at, skyline.solved_at) for url, skyline in pairs]
     worst = max(ratios, default=math.nan)
     return [
         Claim(
-            "Ours: with nothing tuned, URL solves every seed of every panel",
+            "Our aim: untuned URL solves every seed of every panel",
             f"{solved} of {len(rows)} runs in {len(panels)} panels",
             solved == len(rows),
         ),
         Claim(
-            "Ours: it needs at most 1.1 times the trajectories of OracleQ on latent states",
-            f"ratio of medians {min(ratios, default=math.nan):.3f} to {worst:.3f} over "
-            f"{len(ratios)} panels, in {sum(r <= 1.1 for r in ratios)} at most 1.1",
+            "Our aim: it needs at most 1.1 times the trajectories of OracleQ-lat",
+            f"ratio of medians from {min(ratios, default=math.nan):.3f} to {worst:.3f}; at most "
+            f"1.1 in {sum(r <= 1.1 for r in ratios)} of {len(ratios)} panels",
             bool(worst <= 1.1),
         ),
     ]
 
 
 def horizon_slopes(results: Results) -> list[dict[str, Any]]:
-    """How trajectories and seconds grow with H: log-log slopes, by problem and agent."""
+    """Measure how trajectories and seconds grow with the horizon H.
+
+    Parameters
+    ----------
+    results : Results
+        Results of the study "horizon".
+
+    Returns
+    -------
+    list of dict
+        For each problem and agent: the horizons `H`; for each horizon the runs `solved`, the median
+        number of `trajectories` until solved and the mean `seconds` of a run; and the slopes
+        `slope` and `slope_seconds` of their logarithms against the logarithm of H.
+    """
     groups: dict[tuple[str, str], dict[int, list[Row]]] = {}
     for setting, row in results.done:
         name = setting.problem["name"]
-        by_H = groups.setdefault((name, setting.base), {})
+        by_H = groups.setdefault((name, setting.base_label), {})
         by_H.setdefault(setting.problem["horizon"], []).append(row)
     table = []
     for (name, agent), by_H in groups.items():
@@ -236,7 +267,7 @@ def _slope(H: Any, y: Sequence[float]) -> float:
 
 
 def _pairs(figures: dict[str, Results], one: str, other: str) -> list[tuple[Summary, Summary]]:
-    """Summaries of two agents in each panel that has both."""
+    """Return the summaries of two agents in each panel that has both."""
     pairs = []
     for results in figures.values():
         found = {(s.panel, s.agent): s for s in results.summaries() if s.runs}
@@ -251,7 +282,7 @@ def _by_panel(
 ) -> dict[Any, list[float]]:
     groups: dict[Any, list[float]] = {}
     for setting, row in done:
-        if setting.base == base:
+        if setting.base_label == base:
             key = setting.panel, setting.problem["name"], setting.problem.get("sigma")
             groups.setdefault(key, []).append(value(setting, row))
     return groups
@@ -263,16 +294,17 @@ def _reward_per_trajectory(setting: Setting, row: Row) -> float:
 
 
 def _difference(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """The bootstrap interval of mean(a) - mean(b)."""
+    """Return the bootstrap interval of mean(a) - mean(b)."""
     means = [
         values[statistics.resamples(len(values))].mean(axis=1) for values in map(np.array, (a, b))
     ]
+    # reversed, so that two agents with equally many runs are resampled independently
     low, high = np.quantile(means[0] - means[1][::-1], [0.025, 0.975])
     return float(low), float(high)
 
 
 def _at_least(share: float, low: float, high: float) -> bool | None:
-    """Whether a share is reached, given its interval; None where that contains it."""
+    """Whether a fraction is at least `share`, given its interval; None if that is undecided."""
     return True if low >= share else False if high < share else None
 
 
@@ -284,6 +316,10 @@ def _final(row: Row) -> float:
 def _oracle(row: Row) -> int:
     ledger = json.loads(row.ledger)
     return int(ledger.get("oracle", 0) + ledger.get("test", 0))
+
+
+def _ratio(x: float, y: float) -> float:
+    return x / y if y else math.nan
 
 
 def _share(k: int, n: int) -> str:

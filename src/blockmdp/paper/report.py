@@ -1,4 +1,4 @@
-"""The report: one HTML file that opens from disk, with nothing to fetch."""
+"""The report: one HTML file that opens from disk and loads nothing else."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ __all__ = ["DecoderView", "Report", "write_report"]
 
 @dataclass(frozen=True)
 class DecoderView:
-    """A look at a decoder: observations projected on two directions, and what they are called.
+    """Observations in two dimensions with their labels and latent states.
 
     Attributes
     ----------
-    points : (n, 2), projected.
-    labels, states : (n,) what the decoder says, and what is true.
-    confusion : (S, labels) the share of each state's observations given each label.
+    title : str
+        Title above the picture.
+    points : ndarray of shape (n, 2)
+        Projected observations.
+    labels, states : ndarray of shape (n,)
+        Label that the decoder gives, and true latent state.
+    confusion : ndarray of shape (S, n_labels)
+        Fraction of each state's observations that get each label.
     """
 
     title: str
@@ -38,16 +43,30 @@ class DecoderView:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the report shows.
+    """Everything that the report shows.
 
     Attributes
     ----------
-    facts : what was run, where, how long: (name, words).
-    agents : in the order in which they are named and given colours.
-    figures : (id, title, results) of each figure with learning curves.
-    titles : panel titles to show instead, by (figure's id, panel).
-    growth : rows of `horizon_slopes`.
-    settings : (figure, panel, agent, settings in words) of what was tuned.
+    title, summary : str
+        Heading and first paragraph.
+    facts : sequence of tuple of (str, str)
+        What was run, where and for how long: name and text.
+    claims : sequence of Claim
+        Claims with verdicts.
+    agents : sequence of str
+        Labels of agents, in the order of their colours.
+    figures : sequence of tuple of (str, str, Results)
+        Id, title and results of each figure with learning curves.
+    titles : dict
+        Panel titles to show instead of the study's, by figure id and panel.
+    growth : sequence of dict
+        Rows of `horizon_slopes`.
+    decoders : sequence of DecoderView
+        Pictures of decoders.
+    settings : sequence of tuple of (str, str, str, str)
+        Figure, panel, agent and tuned parameters.
+    commands : str
+        Commands that repeat the experiments.
     """
 
     title: str
@@ -64,6 +83,15 @@ class Report:
 
 
 def write_report(report: Report, path: Path) -> None:
+    """Write the report to a file.
+
+    Parameters
+    ----------
+    report : Report
+        What to show.
+    path : Path
+        An .html file.
+    """
     template = (Path(__file__).parent / "report.html").read_text(encoding="utf-8")
     data, agents = _data(report)
     text = json.dumps({"agents": agents, "figures": data}, separators=(",", ":"))
@@ -114,26 +142,26 @@ def _body(report: Report) -> str:
     parts = [f"<h1>{html.escape(report.title)}</h1>", f"<p>{html.escape(report.summary)}</p>"]
     parts.append(_table((), report.facts))
     if report.claims:
-        parts += ["<h2 id='claims'>Does it hold?</h2>", _claims(report.claims)]
+        parts += ["<h2 id='claims'>Claims</h2>", _claims(report.claims)]
     for name, title, results in report.figures:
         seeds = len(results.study.seeds)
         parts += [
             f"<h2>{html.escape(title)}</h2>",
-            "<p class='faint'>Reward against training trajectories of all kinds, those for the "
-            f"oracle and its tests included. Lines are means over seeds ({seeds}), shades one "
-            "standard deviation; dashes the optimum. Point at a panel for figures, click on an "
-            "agent to hide it.</p>",
+            "<p class='faint'>Reward against training trajectories of all kinds, including those "
+            f"that train and test the oracle. Lines are means over {seeds} seeds, bands one "
+            "standard deviation, and the dashed line is the optimum. Point at a panel to read "
+            "values; click on an agent to hide it.</p>",
             f"<section id='{name}'></section>",
         ]
     if report.growth:
         parts += ["<h2 id='growth'>Longer horizons</h2>", _growth(report.growth)]
     if report.decoders:
         parts += [
-            "<h2 id='decoders'>What the decoders see</h2>",
-            "<p class='faint'>Fresh observations of each latent state at level 1, projected on "
-            "their first two principal directions; the colour is the label that the untuned "
-            "agent's decoder gives, the shape the true state. Below, how often each state is given "
-            "each label.</p>",
+            "<h2 id='decoders'>Decoders</h2>",
+            "<p class='faint'>New observations of each latent state at level 1, projected on "
+            "their first two principal components. The colour is the label that the untuned "
+            "agent's decoder gives, the shape is the true state. The tables show how often each "
+            "state gets each label.</p>",
             f"<div class='decoders'>{''.join(_decoder(view) for view in report.decoders)}</div>",
         ]
     if report.settings:
@@ -141,11 +169,11 @@ def _body(report: Report) -> str:
         table = _table(head, report.settings)
         parts += [
             "<h2 id='settings'>Hyperparameters</h2>",
-            "<p class='faint'>Chosen on seeds that the figures do not use, by reward per "
-            "trajectory.</p>",
+            "<p class='faint'>Best settings by reward per trajectory, chosen on separate "
+            "seeds.</p>",
             f"<details><summary>All settings</summary>{table}</details>",
         ]
-    parts += ["<h2 id='rerun'>Run it again</h2>", f"<pre>{html.escape(report.commands)}</pre>"]
+    parts += ["<h2 id='rerun'>Commands</h2>", f"<pre>{html.escape(report.commands)}</pre>"]
     return "\n".join(parts)
 
 
@@ -191,12 +219,12 @@ def _growth(rows: Sequence[dict[str, Any]]) -> str:
         for words, table in (
             (
                 "Median number of trajectories until solved, and the slope of its logarithm "
-                "against that of H. The theorem bounds it by a polynomial in H (of degree 5 and "
-                "more, times what the oracle needs).",
+                "against the logarithm of H. The paper's theorem bounds it by a polynomial in H "
+                "(of degree 5 or more, times what the oracle needs).",
                 median,
             ),
             ("Seeds solved.", solved),
-            ("Seconds a run, and their slope.", seconds),
+            ("Seconds per run, and their slope.", seconds),
         )
     )
 

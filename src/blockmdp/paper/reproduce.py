@@ -1,5 +1,5 @@
-"""The experiments of Feng et al. 2020, Section 5, from the files in `studies/`; what their claims
-come to; and what lies past the paper: an agent with nothing tuned, and longer horizons.
+"""Run the experiments of Feng et al. 2020, Section 5, from the files in `studies/`, and check the
+claims. Two studies go beyond the paper: an untuned agent, and longer horizons.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from blockmdp.envs import lock_bernoulli, lock_gaussian
+from blockmdp.experiments import Results, Study, StudyError
 from blockmdp.experiments.driver import cores, run_studies
 from blockmdp.experiments.progress import duration
-from blockmdp.experiments.results import Results
 from blockmdp.experiments.runs import environment
-from blockmdp.experiments.study import Setting, Study, StudyError
+from blockmdp.experiments.settings import Setting
 from blockmdp.measures import confusion
 from blockmdp.paper.claims import as_text, claims_of, horizon_slopes
 from blockmdp.paper.report import DecoderView, Report, write_report
@@ -42,7 +42,7 @@ PARTS = {
     "untuned": "untuned",
     "horizon": "horizon",
 }
-FULL = 50  # seeds of the paper's figures
+PAPER_SEEDS = 50
 AGENTS = (
     "URL",
     "URL untuned",
@@ -60,7 +60,7 @@ ORACLES = {
 
 
 def studies_folder() -> Path:
-    """Where the study files are: in the installed package, or in a checkout."""
+    """Return the folder with the paper's study files, in the installed package or a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "studies", package.parents[1] / "studies"):
         if (folder / "figure1.toml").is_file():
@@ -71,23 +71,32 @@ def studies_folder() -> Path:
 def reproduce(
     out: Path, *, seeds: int | None = None, only: Iterable[str] = (), **options: Any
 ) -> tuple[str, bool]:
-    """Run it all, or the parts named; write figures, tables, claims and a report into `out`.
+    """Run all experiments, or some, and write figures, tables, claims and a report.
 
     Parameters
     ----------
-    seeds : of each setting of the figures, if not 50; other studies get as many more or fewer.
-    only : some of `PARTS`.
-    options : as for `run_study`.
+    out : Path
+        Directory for everything.
+    seeds : int or None, default=None
+        Seeds of each setting of the figures. Other studies are scaled by the same factor. None is
+        50, as in the paper.
+    only : iterable of str, default=()
+        Some of `PARTS`. Empty runs all.
+    **options
+        Options of `blockmdp.experiments.driver.run_studies`.
 
     Returns
     -------
-    What came of it in words, and whether every run came through.
+    text : str
+        Claims and facts.
+    complete : bool
+        Whether no run failed.
     """
     start = time.monotonic()
     names = [PARTS[part] for part in (only or PARTS)]
     studies = [Study.load(studies_folder() / f"{name}.toml") for name in names]
     if seeds is not None:
-        share = seeds / FULL  # studies of fewer seeds get as much less
+        share = seeds / PAPER_SEEDS
         studies = [s.on_seeds(range(max(round(share * len(s.seeds)), 1)), s.name) for s in studies]
     results = dict(zip(names, run_studies(studies, out, **options)))
     spent = time.monotonic() - start
@@ -105,10 +114,11 @@ def reproduce(
     (out / "claims.md").write_text(text + "\n", encoding="utf-8")
     facts = _facts(results, spent)
     report = Report(
-        "Exploration with an unsupervised oracle: Feng et al. 2020, reproduced",
+        "Exploration with an unsupervised-learning oracle: Feng et al. 2020, reproduced",
         "The experiments of Provably Efficient Exploration for Reinforcement Learning Using "
-        "Unsupervised Learning (Feng, Wang, Yin, Du, Yang, NeurIPS 2020), run again from study "
-        "files, every trajectory counted.",
+        "Unsupervised Learning (Feng, Wang, Yin, Du, Yang, NeurIPS 2020), run from study files. "
+        "URL is reinforcement learning with an unsupervised-learning oracle; PCID (Du et al. 2019) "
+        "is the baseline; -lat learns on latent states and -obs on observations.",
         facts,
         claims,
         AGENTS,
@@ -122,13 +132,23 @@ def reproduce(
     write_report(report, out / "report.html")
     failed = sum(len(result.failed) for result in results.values())
     lines = [text, "", *(f"{name}: {words}" for name, words in facts)]
-    lines += ["", f"The report: {out / 'report.html'}"]
+    lines += ["", f"report: {out / 'report.html'}"]
     return "\n".join(lines), not failed
 
 
 def naive_seconds(rows: Iterable[tuple[Setting, Any]]) -> float:
-    """What the runs would have taken step by step in plain Python, from speeds that `make bench`
-    measured (of this checkout if there are any, else those that come with the package).
+    """Estimate the time that runs would take in plain Python, step by step.
+
+    Parameters
+    ----------
+    rows : iterable of tuple of (Setting, Row)
+        Runs of the paper's agents.
+
+    Returns
+    -------
+    float
+        Seconds, from speeds measured by `make bench`: those in results/bench.json, or else those
+        that come with the package.
     """
     speeds: dict[str, float] = {}
     for file in (Path(__file__).parent / "naive.json", Path("results/bench.json")):
@@ -143,7 +163,7 @@ def naive_seconds(rows: Iterable[tuple[Setting, Any]]) -> float:
 
 
 def _loop(setting: Setting) -> str:
-    """The naive loop that does what an agent does."""
+    """Return the name of the plain-Python loop that corresponds to an agent."""
     agent = setting.agent
     if agent["name"] == "PCID":
         return "PCID exploiting"
@@ -161,10 +181,10 @@ def _figure(name: str, results: Results, titles: dict[tuple[str, str], str], y: 
 
 
 def _titles(name: str, results: Results) -> dict[tuple[str, str], str]:
-    """Panels' titles with the oracle that URL uses there, as in the paper."""
+    """Return panel titles with the oracle that URL uses there, as in the paper."""
     titles = {}
     for setting in results.study.settings:
-        if setting.base == "URL":
+        if setting.base_label == "URL":
             oracle = ORACLES.get((setting.agent.get("oracle") or {}).get("name", ""), "")
             titles[name, setting.panel] = f"{setting.panel}, {oracle}".rstrip(", ")
     return titles
@@ -173,15 +193,15 @@ def _titles(name: str, results: Results) -> dict[tuple[str, str], str]:
 def _settings(name: str, results: Results) -> list[tuple[str, str, str, str]]:
     rows = []
     for setting in results.study.settings:
-        table = {k: v for k, v in setting.table.items() if k != "name"}
-        words = ", ".join(f"{k} = {_say(v)}" for k, v in table.items()) or "all by default"
-        rows.append((name, setting.panel, setting.base, words))
+        table = {k: v for k, v in setting.agent_table.items() if k != "name"}
+        words = ", ".join(f"{k} = {_format(v)}" for k, v in table.items()) or "defaults"
+        rows.append((name, setting.panel, setting.base_label, words))
     return rows
 
 
-def _say(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, dict):
-        inside = ", ".join(f"{k}={_say(v)}" for k, v in value.items() if k != "name")
+        inside = ", ".join(f"{k}={_format(v)}" for k, v in value.items() if k != "name")
         return f"{value.get('name', '')}({inside})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -198,12 +218,12 @@ def _facts(results: dict[str, Results], spent: float) -> list[tuple[str, str]]:
     )
     failed = sum(len(result.failed) for result in results.values())
     return [
-        ("runs", f"{len(distinct)}" + (f" and {failed} that failed" if failed else "")),
+        ("runs", f"{len(distinct)}" + (f", and {failed} failed" if failed else "")),
         ("environment steps", f"{steps:,}"),
-        ("time", f"{duration(spent)} now; {duration(computing)} of computing in all runs"),
+        ("time", f"{duration(spent)} now; {duration(computing)} of computing time in all runs"),
         (
-            "a naive loop",
-            f"would compute for about {naive / 3600:,.0f} hours, fits of oracles not counted: "
+            "plain Python",
+            f"would take about {naive / 3600:,.0f} hours without fitting oracles, "
             f"{naive / max(computing, 1e-9):,.0f} times as long",
         ),
         ("machine", f"{platform.machine()}, {cores()} of {os.cpu_count()} cores"),
@@ -213,7 +233,7 @@ def _facts(results: dict[str, Results], spent: float) -> list[tuple[str, str]]:
 
 
 def _decoders() -> list[DecoderView]:
-    """The untuned agent's decoders, looked into at H = 10."""
+    """Return pictures of the untuned agent's decoders at H = 10."""
     views = []
     for title, mdp in (
         ("LockBernoulli", lock_bernoulli(10, 0.2)),
@@ -232,7 +252,7 @@ def _decoders() -> list[DecoderView]:
 
 
 def _commands(results: dict[str, Results]) -> str:
-    lines = ["blockmdp reproduce            # all of it; --quick: 5 seeds; --only fig1"]
+    lines = ["blockmdp reproduce    # everything; with --quick: 5 seeds; with --only fig1: a part"]
     for name in results:
         lines.append(f"blockmdp run studies/{name}.toml")
     lines += [

@@ -1,0 +1,71 @@
+"""Errors of studies, stores and workers, and helpers to write one-line messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ExecutorError",
+    "Interrupted",
+    "StoreError",
+    "StudyError",
+    "did_you_mean",
+    "one_line",
+    "short",
+    "suggest",
+]
+
+
+class StudyError(ValueError):
+    """A study is invalid. The message names the place, the mistake and how to fix it."""
+
+
+class StoreError(RuntimeError):
+    """A store cannot be read or written. The message gives the reason and what to do."""
+
+
+class ExecutorError(RuntimeError):
+    """No worker can do any more runs. The message gives the reason and what to do."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped a study with Ctrl-C or SIGTERM. Finished runs are kept.
+
+    Parameters
+    ----------
+    signum : int
+        Number of the signal. The exit status of the command is 128 more.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown word: the nearest known word, or all of them."""
+    known = sorted(known)
+    there = ", ".join(known)
+    return did_you_mean(word, known) or (f" (known: {one_line(there)})" if known else "")
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?", or nothing if no known word is close."""
+    near = difflib.get_close_matches(str(word), known, 1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def one_line(error: object) -> str:
+    """Return the message of an exception, or any text, on one line."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 300 else words[:300] + " ..."
+
+
+def short(value: object) -> str:
+    """Return a value as an error message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print numbers of more than 4300 digits
+        return "a huge number"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,168 @@
+"""The plan of a study: which runs it consists of. Pure data, without checks and without running."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, Self
+
+from blockmdp.experiments.changes import select
+from blockmdp.experiments.settings import Run, Setting
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """The settings and the seeds of a study. Every setting with every seed makes a run.
+
+    A store keeps the plan of each of its studies, so that results can be read without the modules
+    that the study names. `Study` builds a plan from a document and can run it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the study.
+    folder : str or None
+        Folder with the user's own modules.
+    document : dict
+        Content of the study file.
+    seeds : sequence of int
+        Seeds of the runs.
+    settings : sequence of Setting
+        Each problem with each agent.
+
+    Attributes
+    ----------
+    name, folder, document, seeds, settings
+        As given.
+
+    See Also
+    --------
+    Study : Reads and runs a study.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: str | None,
+        document: dict[str, Any],
+        seeds: Sequence[int],
+        settings: Sequence[Setting],
+    ) -> None:
+        self.name, self.folder, self.document = name, folder, document
+        self.seeds, self.settings = list(seeds), list(settings)
+        self._whole: Plan | None = None  # the plan that `only` took this part from
+
+    def __len__(self) -> int:
+        return len(self.settings) * len(self.seeds)
+
+    def __repr__(self) -> str:
+        return f"<study {self.name}: {len(self.settings)} settings x {len(self.seeds)} seeds>"
+
+    @property
+    def panels(self) -> list[str]:
+        """Titles of the panels, in the order of the document."""
+        return list(dict.fromkeys(setting.panel for setting in self.settings))
+
+    def runs(self) -> Iterator[Run]:
+        """Iterate over all runs, seed by seed, with the longest runs of each seed first.
+
+        An unfinished study is therefore a study with fewer seeds, and no worker is left alone with
+        a long run at the end.
+
+        Returns
+        -------
+        iterator of Run
+            A setting and a seed each.
+        """
+
+        def length(setting: Setting) -> float:
+            H = setting.problem.get("horizon", 1)
+            return setting.episodes * (H if isinstance(H, int | float) else 1)
+
+        settings = sorted(self.settings, key=length, reverse=True)
+        return (Run(setting, seed) for seed in self.seeds for setting in settings)
+
+    def only(self, conditions: Iterable[str]) -> Self:
+        """Return the part of the study in which all conditions hold.
+
+        Parameters
+        ----------
+        conditions : iterable of str
+            A name and one or more values each, such as "agent=URL", "horizon=5,10" or "seed=3".
+
+        Returns
+        -------
+        Plan or Study
+            Of the same type as this one, with fewer settings or seeds.
+
+        Raises
+        ------
+        StudyError
+            If a condition cannot be read, or no run matches.
+        """
+        part = copy.copy(self)
+        part._whole = self._whole or self
+        part.settings, part.seeds = select(self.settings, self.seeds, conditions)
+        return part
+
+    def on_seeds(self, seeds: Iterable[int], name: str) -> Self:
+        """Return the same study with other seeds.
+
+        Parameters
+        ----------
+        seeds : iterable of int
+            Seeds of the new study.
+        name : str
+            Name of the new study.
+
+        Returns
+        -------
+        Plan or Study
+            Of the same type as this one.
+        """
+        other = copy.copy(self)
+        other.name, other.seeds, other._whole = name, list(seeds), None
+        other.document = self.document | {"seeds": other.seeds}
+        return other
+
+    def to_json(self) -> str:
+        """Return the whole study as JSON, also if this is a part of it.
+
+        Returns
+        -------
+        str
+            Document, seeds and settings, for `from_json`.
+        """
+        whole = self._whole or self
+        names = [field.name for field in fields(Setting)]
+        settings = [{name: getattr(s, name) for name in (*names, "key")} for s in whole.settings]
+        return json.dumps({"document": whole.document, "seeds": whole.seeds, "settings": settings})
+
+    @staticmethod
+    def from_json(text: str, name: str, folder: str | None) -> Plan:
+        """Return the plan that `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` returned.
+        name : str
+            Name of the study.
+        folder : str or None
+            Folder with the user's own modules.
+
+        Returns
+        -------
+        Plan
+            The plan of the whole study.
+        """
+        kept = json.loads(text)
+        settings = []
+        for values in kept["settings"]:
+            key = values.pop("key")
+            settings.append(Setting(**values))
+            vars(settings[-1])["key"] = key  # computing it takes longer than all the rest
+        return Plan(name, folder, kept["document"], kept["seeds"], settings)

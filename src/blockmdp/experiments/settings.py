@@ -1,0 +1,116 @@
+"""The data of one run: its setting (problem, agent, number of episodes) and its seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from blockmdp.experiments.parts import Config
+
+__all__ = ["Run", "Setting", "canonical", "flatten"]
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One problem with one agent, all parameters fixed. With a seed it makes a run.
+
+    Parameters
+    ----------
+    problem, agent : dict
+        Name and all parameters, with defaults filled in.
+    episodes : int
+        Episodes that the agent learns from.
+    solved : dict
+        When a run counts as solved: as soon as the mean of the last `window` returns exceeds
+        `above`, or, if `above` is None, the fraction `share` of the optimal value.
+    panel : str, default=""
+        Title of the panel that shows the run.
+    label : str, default=""
+        Label of the curve that shows the run.
+    base_label : str, default=""
+        The label without the parameters that vary over the agent's grid.
+    agent_index : int, default=0
+        Position of the agent in the study. Agents with the same label share one.
+    agent_table : dict, default={}
+        The agent as the study file writes it, at this point of the grid.
+
+    Notes
+    -----
+    Only `problem`, `agent`, `episodes` and `solved` identify a setting. A run is not repeated if
+    panels or labels change.
+    """
+
+    problem: Config
+    agent: Config
+    episodes: int
+    solved: Config
+    panel: str = ""
+    label: str = ""
+    base_label: str = ""
+    agent_index: int = 0
+    agent_table: Config = field(default_factory=dict)
+
+    @cached_property
+    def content(self) -> str:
+        """What identifies the setting, as canonical JSON."""
+        return canonical(
+            {
+                "problem": self.problem,
+                "agent": self.agent,
+                "episodes": self.episodes,
+                "solved": self.solved,
+            }
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of the content."""
+        return hashlib.sha256(self.content.encode()).hexdigest()[:32]
+
+    @cached_property
+    def flat(self) -> dict[str, Any]:
+        """Every value by its dotted name, such as problem.horizon or agent.learner.lr."""
+        return dict(flatten({"problem": self.problem, "agent": self.agent})) | {
+            "episodes": self.episodes
+        }
+
+
+class Run(NamedTuple):
+    """A setting and a seed.
+
+    Attributes
+    ----------
+    setting : Setting
+        What to run.
+    seed : int
+        Seed of the agent, and of the problem unless the problem fixes its own.
+    """
+
+    setting: Setting
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Digest of setting and seed, under which the store keeps the run."""
+        return hashlib.sha256(f"{self.setting.key}/{self.seed}".encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        return f"{self.setting.panel} | {self.setting.label} | seed {self.seed}"
+
+
+def flatten(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of every entry of a nested table."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def canonical(value: Any) -> str:
+    """Return a value as JSON; equal values give equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

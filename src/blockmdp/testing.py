@@ -1,10 +1,10 @@
-"""Checks that tell whether a part you bring is right."""
+"""Checks for your own learners and oracles."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,35 +12,51 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.agents.tabular import Tabular
 from blockmdp.checks import check_integer
 from blockmdp.emissions import Emission
-from blockmdp.envs.locks import lock_bernoulli
+from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
 from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles import FittedOracle, check_is_oracle, fit_oracle
+from blockmdp.oracles.scores import to_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["OracleCheck", "check_learner", "check_oracle"]
+__all__ = ["OracleCheck", "check_incremental_oracle", "check_learner", "check_oracle"]
 
 
 def check_learner(learner: Learner) -> None:
-    """Raise an AssertionError that says what is wrong with a learner; return if nothing is.
+    """Check that a learner follows the protocol of `blockmdp.Learner`.
 
-    The learner is run on a small lock, from compiled loops if it is compiled, interpreted and
-    stepwise. It must keep to the protocol of `blockmdp.Learner`: tables of the right shapes,
-    actions in range, randomness from its key alone, changes to its tables only, room for more
-    labels without forgetting, the same result in every engine.
+    The learner runs on a small lock in every engine. Its tables must have the right shapes, its
+    actions must be in range, all its randomness must come from the key, only `update` and `plan`
+    may change the tables, `grow` must keep what was learnt, and every engine must give the same
+    result.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner to check.
+
+    Raises
+    ------
+    AssertionError
+        If something is wrong; the message says what.
+
+    See Also
+    --------
+    blockmdp.Learner : The base class of learners.
 
     Examples
     --------
-    >>> from blockmdp import OracleQ
-    >>> check_learner(OracleQ())
+    >>> import blockmdp as bm
+    >>> bm.testing.check_learner(bm.OracleQ())
     """
     name = type(learner).__name__
     assert isinstance(learner, Learner), f"{name} must subclass blockmdp.Learner"
@@ -58,20 +74,20 @@ def check_learner(learner: Learner) -> None:
         )
         if isinstance(one, np.ndarray):
             assert not np.shares_memory(one, two), (
-                f"{name}: table {field} is shared between two calls of tables(): make it anew "
-                "each time"
+                f"{name}: table {field} is shared between two calls of tables(): make a new array "
+                "in each call"
             )
 
     key = np.uint64(12345)
     before = _copy(tables)
     actions = {int(learner.act(tables, 0, 0, 0, key)) for _ in range(5)}
     assert len(actions) == 1, (
-        f"{name}.act gives different actions for one key: draw from the key alone"
+        f"{name}.act gives different actions for the same key: draw from the key only"
     )
     for k, h, s in np.ndindex(2, H, S):
         a = learner.act(tables, k, h, s, np.uint64(k * 100 + h * 10 + s))
         assert a in range(A), f"{name}.act gave {a!r}; actions are 0, ..., {A - 1}"
-    _same(before, tables, f"{name}.act changed table {{}}: only update and plan may")
+    _assert_same(before, tables, f"{name}.act changed table {{}}: only update and plan may")
     learner.update(tables, 0, 0, 1, 1.0, 2)
     learner.update(tables, H - 1, 1, 0, 0.0, 0)
     learner.update(tables, 0, 2, 3, 0.5, -1)  # an episode that ended early
@@ -97,8 +113,9 @@ def check_learner(learner: Learner) -> None:
 
     problem = lock_bernoulli(horizon=H, switch=0.2, seed=1)
     for on in ("latent", "observation"):
-        # interpreted and watched first: compiled code would read past the tables
-        Tabular(_watched(learner, A), on).fit(problem, episodes, seed=3, engine="interpreted")
+        # interpreted and with every action checked first: compiled code would read past the tables
+        checked = _with_checked_actions(learner, A)
+        Tabular(checked, on).fit(problem, episodes, seed=3, engine="interpreted")
         runs = {
             engine: Tabular(learner, on).fit(problem, episodes, seed=3, engine=engine)
             for engine in ("interpreted", "stepwise", "compiled")
@@ -110,25 +127,25 @@ def check_learner(learner: Learner) -> None:
             )
         repeat = Tabular(learner, on).fit(problem, episodes, seed=3)
         assert np.array_equal(first.returns_, repeat.returns_), (
-            f"{name} on={on!r}: the same seed gave other returns; is there randomness beside the "
-            "key?"
+            f"{name} on={on!r}: the same seed gave different returns: draw random numbers from the "
+            "key only"
         )
 
 
-def _watched(learner: Learner, A: int) -> Learner:
-    """The learner, with an eye on each of its actions."""
+def _with_checked_actions(learner: Learner, A: int) -> Learner:
+    """Return a copy of a learner that raises an error for an action out of range."""
     act = interpreted(learner.act)
 
-    def watched(tables: Any, k: int, h: int, s: int, key: np.uint64) -> int:
+    def checked(tables: Any, k: int, h: int, s: int, key: np.uint64) -> int:
         a: int = act(tables, k, h, s, key)
         assert a in range(A), (
             f"{type(learner).__name__}.act gave {a!r} in episode {k}; actions are 0, ..., {A - 1}"
         )
         return a
 
-    copy_of_it = copy(learner)
-    object.__setattr__(copy_of_it, "act", watched)
-    return copy_of_it
+    learner = copy(learner)
+    object.__setattr__(learner, "act", checked)
+    return learner
 
 
 def _field(tables: Any, i: int) -> str:
@@ -140,23 +157,152 @@ def _copy(tables: Any) -> list[Any]:
     return [t.copy() if isinstance(t, np.ndarray) else t for t in tables]
 
 
-def _same(before: Any, after: Any, message: str) -> None:
+def _assert_same(before: Any, after: Any, message: str) -> None:
     for i, (one, two) in enumerate(zip(before, after)):
         assert np.array_equal(one, two), message.format(_field(after, i))
 
 
 # --- oracles --------------------------------------------------------------------------------------
+def check_incremental_oracle(oracle: Any, X: ArrayLike | None = None) -> None:
+    """Check that an oracle follows the protocol `blockmdp.oracles.IncrementalOracle`.
+
+    Clones of the oracle learn from the data in batches of different sizes. After each batch,
+    `labels_` must have a label for every observation so far, `changed_labels` must return exactly
+    the earlier observations whose label changed, and `predict` must give labels in range, which do
+    not depend on what else is in the batch. The same data must give the same labels again. If the
+    oracle offers `linear_scores`, they must give the labels of `predict`.
+
+    Parameters
+    ----------
+    oracle : IncrementalOracle
+        The oracle to check. It is not changed.
+    X : array-like of shape (n, d), default=None
+        Observations to learn from, at least 10. None takes 60 observations of a Gaussian lock.
+
+    Raises
+    ------
+    AssertionError
+        If something is wrong; the message says what.
+
+    See Also
+    --------
+    blockmdp.oracles.IncrementalOracle : The protocol, with an example.
+    check_oracle : How well an oracle recognises states.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> bm.testing.check_incremental_oracle(bm.oracles.DirichletMixture())
+    """
+    name = type(oracle).__name__
+    for method in ("partial_fit", "predict", "changed_labels", "get_params", "fit"):
+        assert callable(getattr(oracle, method, None)), (
+            f"{name} has no method {method}: an incremental oracle is a scikit-learn estimator "
+            "with fit, partial_fit, predict and changed_labels"
+        )
+    x = _lock_observations() if X is None else np.array(X, np.float64)
+    if x.ndim != 2 or len(x) < 10:
+        raise ValueError(f"X must be an array of shape (n, d) with n >= 10, got shape {x.shape}")
+    first, second = _learn_in_batches(oracle, x), _learn_in_batches(oracle, x)
+    assert np.array_equal(first.labels_, second.labels_), (
+        f"{name}: the same data gave different labels_: is something random, or shared by clones?"
+    )
+    labels = _checked_labels(name, "predict", first.predict(x), len(x))
+    assert np.array_equal(labels, deepcopy(first).predict(x)), (
+        f"{name}: a deep copy predicts other labels"
+    )
+    scores = to_scores(first)
+    if scores is not first:
+        assert np.array_equal(labels, scores.predict(x)), (
+            f"{name}.linear_scores gives other labels than predict"
+        )
+
+
+def _lock_observations() -> NDArray[np.float64]:
+    """Return 60 observations of three states in random order, the first ones of one state."""
+    m = lock_gaussian(horizon=4, sigma=0.2)
+    x = np.concatenate([m.sample(1, s, n=20) for s in range(3)])
+    order = np.argsort(rng.uniforms(rng.children(rng.root(0), 0, 55), 1)[:, 0]) + 5
+    return np.asarray(np.concatenate([x[:5], x[order]]), np.float64)
+
+
+def _learn_in_batches(oracle: Any, x: NDArray[np.float64]) -> Any:
+    """Return a clone that has learnt from x, and was checked after each batch."""
+    name = type(oracle).__name__
+    try:
+        oracle = clone(oracle)
+    except (TypeError, RuntimeError) as error:
+        raise AssertionError(f"{name} cannot be cloned: {error}") from error
+    before = np.zeros(0, np.int64)
+    sizes = [1, 1, 1, 2, 5]
+    ends = np.append(np.cumsum(sizes), range(sum(sizes) + 7, len(x) + 7, 7)).clip(max=len(x))
+    for start, end in pairwise([0, *np.unique(ends).tolist()]):
+        batch = x[start:end].copy()
+        oracle.partial_fit(batch)
+        assert np.array_equal(batch, x[start:end]), f"{name}.partial_fit changed its argument"
+        labels = _checked_labels(name, "labels_", oracle.labels_, end).copy()
+        changed = np.asarray(oracle.changed_labels())
+        expected = np.flatnonzero(labels[:start] != before)
+        assert np.array_equal(changed, expected), (
+            f"{name}.changed_labels must return the earlier observations whose label changed, "
+            f"{expected.tolist()} after {end} observations, got {changed.tolist()}"
+        )
+        predicted = _checked_labels(name, "predict", oracle.predict(x), len(x))
+        n_labels = int(getattr(oracle, "n_labels_", labels.max() + 1))
+        for what, given in (("labels_", labels), ("predict", predicted)):
+            assert given.max() < n_labels, (
+                f"{name}: {what} has the label {given.max()} after {end} observations, but there "
+                f"are {n_labels} labels (n_labels_, or labels_.max() + 1)"
+            )
+        one_by_one = np.concatenate([np.asarray(oracle.predict(row[None])) for row in x])
+        assert np.array_equal(predicted, one_by_one), (
+            f"{name}.predict labels an observation differently alone and among others"
+        )
+        assert np.array_equal(labels, oracle.labels_), f"{name}.predict changed labels_"
+        before = labels
+    return oracle
+
+
+def _checked_labels(name: str, what: str, labels: Any, n: int) -> NDArray[np.int64]:
+    labels = np.asarray(labels)
+    assert labels.shape == (n,), (
+        f"{name}: {what} must have one label for each of {n} observations, got shape {labels.shape}"
+    )
+    assert labels.dtype.kind in "iu", f"{name}: {what} must be integers, got {labels.dtype}"
+    assert labels.min() >= 0, f"{name}: {what} must be >= 0, got {labels.min()}"
+    return labels.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class OracleCheck:
-    """An oracle's error against the number of observations it learns from: see `check_oracle`.
+    """Error of an oracle for each sample size, from `check_oracle`.
 
-    Attributes
+    Parameters
     ----------
-    sizes : (m,) the numbers n of observations, growing.
-    errors : (m, seeds) the share of fresh observations that were labelled wrongly.
-    delta : the share of seeds that may do worse than `g` says.
-    notes : what was out of the ordinary in the fitting, with n and the number of seeds.
-    resolution : the smallest error other than 0 that could have been seen.
+    sizes : ndarray of shape (m,)
+        Numbers n of observations, ascending.
+    errors : ndarray of shape (m, seeds)
+        Share of fresh observations with a wrong label.
+    delta : float
+        Share of seeds that may do worse than `g`.
+    notes : tuple of str, default=()
+        What was unusual about the fits, with n and the number of seeds.
+    resolution : float, default=0.0
+        Smallest error other than 0 that could be measured.
+
+    See Also
+    --------
+    check_oracle : Returns one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from blockmdp.testing import OracleCheck
+    >>> check = OracleCheck(np.array([10, 100]), np.array([[0.3, 0.2], [0.1, 0.0]]), delta=0.1)
+    >>> check.g
+    array([0.3, 0.1])
+    >>> check.g_inverse(0.2)
+    100
     """
 
     sizes: NDArray[np.int64]
@@ -167,36 +313,54 @@ class OracleCheck:
 
     @property
     def g(self) -> NDArray[np.float64]:
-        """g(n, delta) for each of the sizes, (m,): 1 - delta of the seeds have no larger error."""
+        """g(n, delta) for each size, (m,): a share 1 - delta of the seeds has no larger error."""
         return self._quantile(self.delta)
 
     def g_inverse(self, epsilon: float, delta: float | None = None) -> int:
-        """g^{-1}(epsilon, delta): the smallest n tried from which on g stays below epsilon.
+        """Return g^{-1}(epsilon, delta): the smallest size from which g stays below epsilon.
 
-        What `URL.theory(..., g_inverse=check.g_inverse)` asks for. It is an estimate, no bound: an
-        error of 0 says that none was seen, and a delta below 1 / seeds gets the worst of the seeds.
+        It is an estimate, not a bound. An error of 0 means that none was seen, and for a delta
+        below 1 / seeds the worst seed counts. Pass it to `URL.theory(..., g_inverse=...)`.
 
         Parameters
         ----------
-        epsilon : in (0, 1].
-        delta : in (0, 1); by default that of the check.
+        epsilon : float
+            Error, in (0, 1].
+        delta : float or None, default=None
+            Probability of a larger error, in (0, 1). None is that of the check.
+
+        Returns
+        -------
+        int
+            One of `sizes`.
+
+        Raises
+        ------
+        ValueError
+            If g is not below epsilon at the largest size.
         """
         delta = _fraction("delta", self.delta if delta is None else delta)
         if not epsilon > 0:
-            raise ValueError(f"epsilon must be larger than 0, got {epsilon!r}")
+            raise ValueError(f"epsilon must be > 0, got {epsilon!r}")
         g = self._quantile(delta)
         enough = np.minimum.accumulate((g < epsilon)[::-1])[::-1]
         if not enough.any():
             best = int(g.argmin())
             raise ValueError(
-                f"g(n, {delta:g}) is not below {epsilon:g} at the largest n tried: "
-                f"{g[-1]:.3g} at {self.sizes[-1]}; the smallest reached is {g[best]:.3g}, at "
-                f"{self.sizes[best]}. Try larger sizes, or another oracle"
+                f"g(n, {delta:g}) is not below {epsilon:g} at the largest n: it is {g[-1]:.3g} at "
+                f"{self.sizes[-1]}, and its minimum is {g[best]:.3g} at {self.sizes[best]}. Try "
+                "larger sizes or another oracle"
             )
         return int(self.sizes[enough.argmax()])
 
     def plot(self) -> Figure:
-        """The errors against n, on logarithmic axes; those of 0 lie on a line below the others."""
+        """Plot the errors against n, on logarithmic axes.
+
+        Returns
+        -------
+        Figure
+            The figure. Errors of 0 are drawn on a line below all others.
+        """
         from matplotlib.figure import Figure  # here, since matplotlib is slow to import
 
         from blockmdp.plots.style import BLUE, GREY, ORANGE, style
@@ -262,28 +426,47 @@ def check_oracle(
     weights: ArrayLike | None = None,
     samples: int = 1000,
 ) -> OracleCheck:
-    """Estimate g(n, delta), an oracle's error against sample size (Feng et al. 2020, Definition 1).
+    """Measure the error of an oracle for each sample size.
 
-    For each n and seed the oracle learns from n observations of latent states drawn from mu, and
-    labels fresh ones. Its error is 1 - P(f(x) = alpha(s)) with s from mu and the best permutation
-    alpha. An oracle that gives more labels than there are states has no permutation: then each
-    label is read as the state that it is mostly given to, which `notes` says.
+    This estimates g(n, delta) of Definition 1 in Feng et al. (2020). For each n and seed, the
+    oracle learns from n observations of latent states drawn from mu, and labels fresh ones. Its
+    error is 1 - P(f(x) = alpha(s)) for s drawn from mu and the best permutation alpha. If there are
+    more labels than states, there is no permutation: then each label counts as the state that it is
+    mostly given to, and `notes` says so.
 
     Parameters
     ----------
-    oracle : any scikit-learn clusterer or mixture.
-    problem : a BlockMDP, or an emission alone.
-    sizes : the numbers n of observations to learn from; those of one seed contain each other.
-    seeds : repetitions, with the seeds 0, ..., seeds - 1; the same call gives the same result.
-    delta : see `OracleCheck`.
-    level : whose emission it is (from 0).
-    weights : mu, (S,) probabilities of the latent states; uniform by default.
-    samples : fresh observations of each state that the error is measured on.
+    oracle : estimator
+        Scikit-learn clusterer or mixture.
+    problem : BlockMDP or Emission
+        Where observations come from.
+    sizes : sequence of int, default=(30, 100, 300, 1000, 3000)
+        Numbers n of observations, ascending. The smaller samples of a seed are part of the larger.
+    seeds : int, default=20
+        Number of repetitions, with the seeds 0, 1, ...
+    delta : float, default=0.1
+        Share of seeds that may do worse than `g`.
+    level : int, default=0
+        Level at which observations are made.
+    weights : array-like of shape (S,), default=None
+        Distribution mu of the latent states. None is uniform.
+    samples : int, default=1000
+        Fresh observations of each state, on which the error is measured.
+
+    Returns
+    -------
+    OracleCheck
+        The errors, with `g`, `g_inverse` and `plot`.
+
+    See Also
+    --------
+    check_incremental_oracle : Whether an oracle follows the protocol of online oracles.
 
     Examples
     --------
-    >>> from blockmdp import OneHotGaussian, oracles
-    >>> check = check_oracle(oracles.pca_kmeans(3), OneHotGaussian(3, 2, sigma=0.1), seeds=5)
+    >>> import blockmdp as bm
+    >>> emission = bm.OneHotGaussian(3, 2, sigma=0.1)
+    >>> check = bm.testing.check_oracle(bm.oracles.pca_kmeans(3), emission, seeds=5)
     >>> check.errors.shape
     (5, 5)
     >>> check.g_inverse(0.05)
@@ -313,21 +496,21 @@ def check_oracle(
             f = fit_oracle(oracle, x[:n], key)
             errors[i, seed], extra = _error(f, fresh, mu)
             notes.update((int(n), note) for note in (*f.notes, *extra))
-    said = tuple(
+    sorted_notes = tuple(
         f"n = {n}, {count} of {seeds} seeds: {note}"
         for (n, note), count in sorted(notes.items(), key=lambda item: item[0][0])
     )
     resolution = float(mu[mu > 0].min()) / samples
-    return OracleCheck(ns, errors, float(delta), said, resolution)
+    return OracleCheck(ns, errors, float(delta), sorted_notes, resolution)
 
 
 def _training(
     emission: Emission, level: int, mu: NDArray[np.float64], n: int, seed: int
 ) -> NDArray[Any]:
-    """n observations from sum_s q(. | s) mu(s), (n, dim); the first of them do not depend on n."""
+    """Return n observations of states drawn from mu, (n, dim). Those of a smaller n come first."""
     u = rng.uniforms(rng.children(streams.world(seed), 0, n), 1)[:, 0]
     within = np.searchsorted(np.cumsum(mu), u, side="right")
-    states = np.minimum(within, np.flatnonzero(mu)[-1])  # the sum of mu may be a bit less than 1
+    states = np.minimum(within, np.flatnonzero(mu)[-1])  # rounding: mu can sum to less than 1
     keys = np.empty(n, np.uint64)
     for s in range(len(mu)):
         visits = int((states == s).sum())
@@ -343,7 +526,7 @@ def _fresh(emission: Emission, level: int, state: int, n: int, seed: int) -> NDA
 def _error(
     f: FittedOracle, fresh: Sequence[NDArray[Any]], mu: NDArray[np.float64]
 ) -> tuple[float, list[str]]:
-    """1 - P(f(x) = alpha(s)) for the best alpha, and what there is to say about it."""
+    """Return 1 - P(f(x) = alpha(s)) for the best alpha, and notes."""
     P = np.zeros((len(mu), f.n_labels))  # P(s, f(x))
     for s, x in enumerate(fresh):
         labels = f.predict(x.reshape(len(x), -1))
@@ -352,18 +535,18 @@ def _error(
     S, L = P.shape
     if S < L:
         right = P.argmax(axis=0), np.arange(L)
-        said = [f"more labels than the {S} states: each read as the state it is mostly given to"]
+        notes = [f"more labels than the {S} states: each counts as its most frequent state"]
     else:
-        right, said = linear_sum_assignment(-P), []
+        right, notes = linear_sum_assignment(-P), []
     P[right] = 0
-    return float(P.sum()), said
+    return float(P.sum()), notes
 
 
 def _sizes(sizes: Sequence[int]) -> NDArray[np.int64]:
     for n in sizes:
         check_integer("sizes", n, 1)
     if len(sizes) == 0 or any(a >= b for a, b in pairwise(sizes)):
-        raise ValueError(f"sizes must be one or more numbers, growing; got {sizes!r}")
+        raise ValueError(f"sizes must be ascending integers, at least one, got {sizes!r}")
     return np.array(sizes, np.int64)
 
 

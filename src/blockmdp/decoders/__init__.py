@@ -1,4 +1,4 @@
-"""Decoders: (level, observation) -> label."""
+"""Decoders, which map an observation and its level to a label."""
 
 from blockmdp.decoders.base import Decoder
 from blockmdp.decoders.fitted import FittedDecoder, constant_decoder, decode_mixture

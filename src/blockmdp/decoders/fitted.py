@@ -1,4 +1,4 @@
-"""The decoder: fitted oracles and an order of their labels. Relabelling makes a new one."""
+"""Decoders that oracles have learnt. They are values: relabelling returns a new one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,32 @@ __all__ = ["FittedDecoder", "constant_decoder", "decode_mixture"]
 
 @dataclass(frozen=True, eq=False)
 class FittedDecoder:
-    """f_[H+1]: observations of each level to labels.
+    """Decoder that consists of fitted oracles and an order of their labels.
+
+    It is f_[H+1] in the paper.
 
     Parameters
     ----------
-    fitted : one fitted oracle for all levels (pooled), or one for each of the levels 0, ..., H.
-    order : (1 or H + 1, n_labels) for each of these a permutation: label l of the fitted oracle is
-        called order[., l] here.
+    fitted : tuple of FittedOracle
+        One for all levels (pooled), or one for each of the levels 0, ..., H.
+    order : ndarray of shape (len(fitted), n_labels)
+        A permutation for each of these: their label l is order[., l] here.
+
+    See Also
+    --------
+    FittedDecoder.of : Makes one without relabelling.
+    constant_decoder : The decoder before any data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.cluster import KMeans
+    >>> from blockmdp import oracles, rng
+    >>> x = np.array([[0.0], [0.1], [5.0], [5.1]])
+    >>> f = FittedDecoder.of((oracles.fit_oracle(KMeans(2), x, rng.root(0)),))
+    >>> labels = f.decode(np.zeros(4, int), x)
+    >>> np.array_equal(f.swap(0, 0, 1).decode(np.zeros(4, int), x), 1 - labels)
+    True
     """
 
     fitted: tuple[FittedOracle, ...]
@@ -33,32 +52,70 @@ class FittedDecoder:
 
     @classmethod
     def of(cls, fitted: tuple[FittedOracle, ...], n_labels: int = 1) -> FittedDecoder:
-        """The labels just as the oracles give them, with room for n_labels."""
+        """Make a decoder that does not rename the labels of its oracles.
+
+        Parameters
+        ----------
+        fitted : tuple of FittedOracle
+            One for all levels (pooled), or one for each of the levels 0, ..., H.
+        n_labels : int, default=1
+            Smallest number of labels of the decoder.
+
+        Returns
+        -------
+        FittedDecoder
+            The decoder.
+        """
         n = max(n_labels, *(f.n_labels for f in fitted))
         return cls(fitted, np.tile(np.arange(n, dtype=np.int32), (len(fitted), 1)))
 
     @property
     def pooled(self) -> bool:
-        """Whether one oracle serves all levels."""
+        """Whether there is one oracle for all levels."""
         return len(self.fitted) == 1
 
     @property
     def n_labels(self) -> int:
+        """Number of labels, at the level with most."""
         return int(self.order.shape[1])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was out of the ordinary in the fitting, with the level."""
+        """What was unusual about the fits, with the level if there are several."""
         if self.pooled:
             return self.fitted[0].notes
         return tuple(f"level {h}: {note}" for h, f in enumerate(self.fitted) for note in f.notes)
 
     def group(self, level: int) -> int:
-        """The place of a level's oracle."""
+        """Return the index of a level's oracle in `fitted`.
+
+        Parameters
+        ----------
+        level : int
+            Level, from 0 to H.
+
+        Returns
+        -------
+        int
+            Always 0 if the decoder is pooled.
+        """
         return 0 if self.pooled else level
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
-        """The labels (n,) of the observations x (n, ...), where x[i] was made at levels[i]."""
+        """Label observations.
+
+        Parameters
+        ----------
+        levels : ndarray of shape (n,)
+            Level of each observation.
+        x : ndarray of shape (n, ...)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         if len(x) == 0:
             return np.zeros(0, np.int32)
         x = x.reshape(len(x), -1)
@@ -70,7 +127,18 @@ class FittedDecoder:
         return labels
 
     def widened(self, n_labels: int) -> FittedDecoder:
-        """The same decoder with room for n_labels, of which it does not use the new ones."""
+        """Return the same decoder with more labels, which it does not use.
+
+        Parameters
+        ----------
+        n_labels : int
+            Smallest number of labels of the new decoder.
+
+        Returns
+        -------
+        FittedDecoder
+            The decoder itself if it has that many labels.
+        """
         if n_labels <= self.n_labels:
             return self
         new = np.arange(self.n_labels, n_labels, dtype=np.int32)
@@ -78,7 +146,20 @@ class FittedDecoder:
         return replace(self, order=order)
 
     def swap(self, group: int, one: int, other: int) -> FittedDecoder:
-        """The decoder that says `one` where this says `other`, and the reverse."""
+        """Return the decoder in which two labels have changed places.
+
+        Parameters
+        ----------
+        group : int
+            Index of the oracle in `fitted`.
+        one, other : int
+            The labels.
+
+        Returns
+        -------
+        FittedDecoder
+            A new decoder.
+        """
         order = self.order.copy()
         row = self.order[group]
         order[group][row == one] = other
@@ -89,9 +170,32 @@ class FittedDecoder:
 def decode_mixture(
     decoders: Sequence[Decoder], which: NDArray[np.int64], level: int, x: NDArray[Any]
 ) -> NDArray[np.int32]:
-    """The labels (n,) of one level's observations x (n, ...), x[i] as decoders[which[i]] sees it.
+    """Label observations of one level, each by its own decoder.
 
-    Decoders that score linearly are asked all at once, others one after the other.
+    Decoders with linear scores run together in one loop, all others one after the other.
+
+    Parameters
+    ----------
+    decoders : sequence of Decoder
+        The decoders.
+    which : ndarray of shape (n,)
+        Index of the decoder of each observation.
+    level : int
+        Level of all observations.
+    x : ndarray of shape (n, ...)
+        Observations.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Their labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> f = constant_decoder()
+    >>> decode_mixture([f, f], np.array([0, 1, 0]), 0, np.zeros((3, 2)))
+    array([0, 0, 0], dtype=int32)
     """
     if len(x) == 0:
         return np.zeros(0, np.int32)
@@ -119,6 +223,7 @@ def decode_mixture(
 
 
 def _linear(f: Decoder, level: int) -> LinearScores | None:
+    """Return the linear scores of a decoder at a level, or None if it has none."""
     predictor = f.fitted[f.group(level)].predictor if isinstance(f, FittedDecoder) else None
     if isinstance(predictor, ConstantPredictor):
         return LinearScores(np.zeros((1, 1)), np.zeros(1))
@@ -126,5 +231,16 @@ def _linear(f: Decoder, level: int) -> LinearScores | None:
 
 
 def constant_decoder() -> FittedDecoder:
-    """The decoder before any data: one label for all."""
+    """Return the decoder before any data, which gives every observation the label 0.
+
+    Returns
+    -------
+    FittedDecoder
+        A pooled decoder with one label.
+
+    Examples
+    --------
+    >>> constant_decoder().n_labels
+    1
+    """
     return FittedDecoder.of((FittedOracle(ConstantPredictor(), 1),))

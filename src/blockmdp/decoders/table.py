@@ -1,4 +1,4 @@
-"""A table of observations: each one is a label of its own."""
+"""Decoders that label each distinct observation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FrozenTable", "TableDecoder", "number_rows"]
 
 
 class TableDecoder:
-    """Give each distinct observation a label of its own.
+    """Decoder that labels each distinct observation.
 
     Observations are numbered at each level, in the order in which they are first decoded.
 
@@ -25,6 +25,19 @@ class TableDecoder:
     ----------
     horizon : int
         Number of actions in an episode, H.
+
+    See Also
+    --------
+    FrozenTable : The same table when learning is over.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = TableDecoder(horizon=1)
+    >>> table.decode(np.array([0, 0, 0]), np.array([[7.0], [9.0], [7.0]]))
+    array([0, 1, 0], dtype=int32)
+    >>> table.n_labels
+    2
     """
 
     def __init__(self, horizon: int) -> None:
@@ -37,7 +50,20 @@ class TableDecoder:
         return max(level.count for level in self._levels)
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the observations x (n, ...); new ones get a new label."""
+        """Label observations; those never seen before get a new label.
+
+        Parameters
+        ----------
+        levels : ndarray of shape (n,)
+            Level of each observation.
+        x : ndarray of shape (n, ...)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         if self._dtype is None and len(x):
             self._dtype = x.dtype
         numbers = np.empty(len(x), np.int32)
@@ -46,7 +72,13 @@ class TableDecoder:
         return numbers
 
     def frozen(self) -> FrozenTable:
-        """Return the table as it is now, which learns no new observation."""
+        """Return the table as it is now.
+
+        Returns
+        -------
+        FrozenTable
+            A decoder that learns no new observation. Later calls of `decode` do not change it.
+        """
         counts = tuple(level.count for level in self._levels)
         dtype = np.dtype(np.float64) if self._dtype is None else self._dtype
         return FrozenTable(tuple(self._levels), counts, dtype)
@@ -54,8 +86,18 @@ class TableDecoder:
 
 @dataclass(frozen=True, eq=False)
 class FrozenTable:
-    """A table of observations that learns no new one: unknown observations get the label
-    `n_labels`.
+    """Table of observations that learns no new one.
+
+    Observations that are not in the table get the label `n_labels`. Make one by
+    `TableDecoder.frozen` or `FrozenTable.of`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = TableDecoder(horizon=0)
+    >>> labels = table.decode(np.array([0, 0]), np.array([[7.0], [9.0]]))
+    >>> table.frozen().decode(np.array([0, 0]), np.array([[9.0], [8.0]]))
+    array([1, 2], dtype=int32)
     """
 
     _levels: tuple[_Rows, ...]
@@ -64,7 +106,20 @@ class FrozenTable:
 
     @classmethod
     def of(cls, words: Sequence[NDArray[np.uint64]], dtype: np.dtype[Any]) -> FrozenTable:
-        """Make a table of the rows that `words` returned, one array for each level."""
+        """Make a table from the rows that `words` returned.
+
+        Parameters
+        ----------
+        words : sequence of ndarray of shape (n, w)
+            The observations of each level, as rows of 64-bit words.
+        dtype : np.dtype
+            Type of their numbers.
+
+        Returns
+        -------
+        FrozenTable
+            The table.
+        """
         levels = tuple(_Rows() for _ in words)
         for level, rows in zip(levels, words):
             level.add(np.ascontiguousarray(rows))
@@ -76,11 +131,30 @@ class FrozenTable:
         return max(self._counts)
 
     def words(self) -> list[NDArray[np.uint64]]:
-        """Return the observations of each level, as rows of 64-bit words."""
+        """Return the observations of each level, as rows of 64-bit words.
+
+        Returns
+        -------
+        list of ndarray of shape (n, w)
+            One array for each level.
+        """
         return [level.rows(count) for level, count in zip(self._levels, self._counts)]
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the observations x (n, ...)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        levels : ndarray of shape (n,)
+            Level of each observation.
+        x : ndarray of shape (n, ...)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels; `n_labels` for those that are not in the table.
+        """
         same_type = x.astype(self.dtype, copy=False)
         numbers = np.empty(len(x), np.int32)
         for h, rows in by_level(levels):
@@ -100,18 +174,18 @@ class _Rows:
         self._slots = np.full(2, -1, np.int64)
 
     def rows(self, count: int) -> NDArray[np.uint64]:
-        """The first `count` rows."""
+        """Return the first `count` rows."""
         return self._kept[:count]
 
     def add(self, rows: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Number the rows, and keep those that are new."""
+        """Return the number of each row; new rows are kept and get the next number."""
         if self.count + len(rows) > len(self._kept):
             self._grow(2 * (self.count + len(rows)), rows.shape[1])
         numbers, self.count = number_rows(rows, self._slots, self._kept, self.count, True)
         return np.asarray(numbers, np.int32)
 
     def find(self, rows: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Number the rows; -1 for those never kept."""
+        """Return the number of each row; -1 for those that were not kept."""
         if self.count == 0 or rows.shape[1] != self._kept.shape[1]:
             return np.full(len(rows), -1, np.int32)
         numbers, _ = number_rows(rows, self._slots, self._kept, self.count, False)
@@ -125,7 +199,7 @@ class _Rows:
 
 
 def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
-    """Observations as rows of bytes, padded to whole 64-bit words."""
+    """Return observations as rows of bytes, padded to whole 64-bit words."""
     flat = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8)
     padded = np.zeros((len(x), -(-flat.shape[1] // 8) * 8), np.uint8)
     padded[:, : flat.shape[1]] = flat
@@ -134,23 +208,12 @@ def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
 
 @jit
 def number_rows(rows, slots, kept, count, grow):
-    """The number of each row, (n,): its place in `kept`, or -1 for an unknown one; where `grow`,
-    unknown rows are kept.
+    """Look rows up in a hash table; return the number of each, and how many are kept now.
 
-    Parameters
-    ----------
-    rows : (n, w) uint64.
-    slots : (2**b,) int64, -1 where free; at least twice as long as there will be rows. Changed in
-        place.
-    kept : (room, w) uint64, the first `count` of them in use; room for n more where `grow`. Changed
-        in place.
-    count : rows kept so far.
-    grow : whether to keep unknown rows.
-
-    Returns
-    -------
-    numbers : (n,) int32
-    count : rows kept in the end.
+    rows: (n, w) uint64. slots: (2**b,) int64, the hash table, -1 where free; at least twice as long
+    as there will be rows; changed in place. kept: (room, w) uint64, the first `count` rows in use;
+    changed in place. grow: whether to keep unknown rows, for which there must be room; if not,
+    their number is -1.
     """
     numbers = np.empty(len(rows), np.int32)
     mask = len(slots) - 1

@@ -1,5 +1,7 @@
-"""Unsupervised learning oracles: any scikit-learn clusterer or mixture; here the paper's three,
-one that chooses by the data, and one that learns online.
+"""Unsupervised-learning oracles, which learn to decode observations.
+
+Any scikit-learn clusterer or mixture is an oracle. Here are the three of the paper, one that
+chooses a mixture by the data, and one that learns online.
 """
 
 from __future__ import annotations
@@ -41,10 +43,32 @@ __all__ = [
 
 
 def pca_kmeans(n_states: int = 3, n_components: int = 3, n_init: int = 10) -> Pipeline:
-    """Standardise, project on the principal components, cluster by k-means (the paper's first).
+    """Return a pipeline that standardises, projects and clusters by k-means.
 
-    `n_init` restarts matter: with scikit-learn's present default of one, most decoders of the locks
-    at H = 20 are bad.
+    It is the first oracle of the paper.
+
+    Parameters
+    ----------
+    n_states : int, default=3
+        Number of clusters.
+    n_components : int, default=3
+        Number of principal components.
+    n_init : int, default=10
+        Number of starts of k-means. With a single one, most decoders of the locks at horizon 20
+        are bad.
+
+    Returns
+    -------
+    Pipeline
+        StandardScaler, PCA and KMeans.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> agent = bm.URL(bm.oracles.pca_kmeans(3), batch=100).fit(m, episodes=1000)
+    >>> bool(agent.accuracy().min() > 0.95)
+    True
     """
     return make_pipeline(StandardScaler(), PCA(n_components), KMeans(n_states, n_init=n_init))
 
@@ -52,8 +76,35 @@ def pca_kmeans(n_states: int = 3, n_components: int = 3, n_init: int = 10) -> Pi
 def pca_dbscan_svm(
     eps: float = 0.5, min_samples: int = 5, n_components: int = 3, classifier: Any = None
 ) -> Pipeline:
-    """Standardise, project, cluster by density, and let a support vector machine label new points
-    (the paper's second).
+    """Return a pipeline that standardises, projects and clusters by density.
+
+    It is the second oracle of the paper. New observations are labelled by a classifier.
+
+    Parameters
+    ----------
+    eps : float, default=0.5
+        Largest distance between neighbours.
+    min_samples : int, default=5
+        Neighbours that make a cluster.
+    n_components : int, default=3
+        Number of principal components.
+    classifier : estimator, default=SVC()
+        Labels new observations.
+
+    Returns
+    -------
+    Pipeline
+        StandardScaler, PCA and an InductiveClusterer with DBSCAN.
+
+    See Also
+    --------
+    InductiveClusterer : Its last step.
+
+    Examples
+    --------
+    >>> from blockmdp.oracles import pca_dbscan_svm
+    >>> [type(step).__name__ for _, step in pca_dbscan_svm(eps=0.3).steps]
+    ['StandardScaler', 'PCA', 'InductiveClusterer']
     """
     clusterer = DBSCAN(eps=eps, min_samples=min_samples)
     return make_pipeline(
@@ -62,15 +113,62 @@ def pca_dbscan_svm(
 
 
 def gmm(n_states: int = 3, covariance_type: str = "full", n_init: int = 10) -> GaussianMixture:
-    """A mixture of Gaussians on the observations as they are (the paper's third).
+    """Return a mixture of Gaussians for the observations as they are.
 
-    They are not standardised: that would blow the noise up to the size of the signal.
+    It is the third oracle of the paper. Standardising would raise the noise to the size of the
+    signal.
+
+    Parameters
+    ----------
+    n_states : int, default=3
+        Number of components.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        See `sklearn.mixture.GaussianMixture`.
+    n_init : int, default=10
+        Number of starts.
+
+    Returns
+    -------
+    GaussianMixture
+        The mixture, not fitted.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_gaussian(horizon=5, sigma=0.1)
+    >>> agent = bm.URL(bm.oracles.gmm(3), batch=100).fit(m, episodes=1000)
+    >>> bool(agent.accuracy().min() > 0.95)
+    True
     """
     return GaussianMixture(n_states, covariance_type=covariance_type, n_init=n_init)
 
 
 def images(n_components: int = 20, caution: float = -2.0) -> Pipeline:
-    """For images: bring all to one brightness, project on the principal components, and let
-    `AutoOracle` choose the number of labels, rather too many than too few.
+    """Return a pipeline for images, which chooses the number of labels.
+
+    It brings all images to the same brightness and projects them on their principal components.
+    It prefers too many labels to too few.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of principal components.
+    caution : float, default=-2.0
+        See `AutoOracle`.
+
+    Returns
+    -------
+    Pipeline
+        Normalizer, PCA and AutoOracle.
+
+    See Also
+    --------
+    AutoOracle : Its last step.
+
+    Examples
+    --------
+    >>> from blockmdp.oracles import images
+    >>> [type(step).__name__ for _, step in images().steps]
+    ['Normalizer', 'PCA', 'AutoOracle']
     """
     return make_pipeline(Normalizer(), PCA(n_components), AutoOracle(caution=caution))

@@ -1,58 +1,102 @@
-"""Dirichlet process mixtures with their parameters integrated out: Gaussians that all have one
-variance, or independent bits.
+"""Compiled loops of `DirichletMixture`, which follows MAP-DP (Raykov et al. 2016).
 
-A clustering is its sufficient statistics: how many rows each label has, and their sum. The
-variance of Gaussian means is `ratio` times that of the noise; their own mean and the noise are
-integrated out too, under flat priors, so that no scale need be given. `dim` is the number of
-dimensions that the noise fills, which may be fewer than there are. Of bits, a label is thought to
-differ from the others in a few: each has the probability that it has in all data, or, with a small
-chance, one of its own with the prior Beta(1/2, 1/2).
+Row i has a label z_i, and the labels have a Dirichlet process as their prior. Observations are of
+one of two kinds:
+
+- *Real numbers.* x_i has the distribution N(mu_k, noise I) for z_i = k, and mu_k has the
+  distribution N(m, ratio noise I). The mu_k, m and the noise are integrated out under flat priors
+  on m and on the logarithm of the noise, so no scale has to be set. `dim` is the number of
+  dimensions that the noise fills, which can be fewer than there are coordinates.
+- *Bits.* Bit j of x_i is 1 with probability p_kj for z_i = k. A label is expected to differ from
+  the others in a few bits: with a small probability p_kj has the prior Beta(1/2, 1/2), and
+  otherwise it is the mean of bit j in all data.
+
+Names follow the paper: `z` are the labels, `counts[k]` is N_k, `alpha` is N_0, and each row gets
+the label with the smallest d_ik (here: with the largest score -d_ik).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from blockmdp.jit import jit
 
-__all__ = ["assign", "best_cut", "common_mean", "evidence", "map_sweeps", "nearest", "scores"]
+__all__ = [
+    "Clusters",
+    "Model",
+    "Predictive",
+    "assign",
+    "best_cut",
+    "common_mean",
+    "evidence",
+    "linear_scores",
+    "map_sweeps",
+    "nearest",
+]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
 LOG_PI = math.log(math.pi)
 
 
+class Model(NamedTuple):
+    """What all labels share."""
+
+    bits: bool  # whether observations are bits; real numbers if not
+    dim: float  # dimensions that the noise fills
+    ratio: float  # variance of the labels' means divided by that of the noise
+    noise: float  # variance of the noise
+    log_alpha: float  # logarithm of the concentration
+
+
+class Clusters(NamedTuple):
+    """Sufficient statistics of a clustering. A label that is not in use has count 0."""
+
+    counts: Any  # (K,) rows of each label, N_k
+    sums: Any  # (K, d) their sum
+
+
+class Predictive(NamedTuple):
+    """What labels predict: log p(x | k) = b[k] + W[k] . x - g[k] |x|^2 / 2, up to a constant."""
+
+    W: Any  # (K, d)
+    b: Any  # (K,)
+    g: Any  # (K,)
+
+
+# --- the probability of a clustering --------------------------------------------------------------
 @jit
-def evidence(bits, counts, sums, square, dim, log_alpha):
-    """The log probability of the data and their clustering, up to a constant of the data.
+def evidence(model, clusters, square):
+    """Return log p(x, z) up to a constant of the data, and the model that maximises it.
 
-    counts: (K,), some may be 0. sums: (K, d). square: the sum of all squares (Gaussian).
-
-    Returns it, and the ratio and the noise's variance under which it is largest.
+    model: its ratio and noise are not used; the best of `RATIOS` and the noise that goes with it
+    are in the model returned. square: the sum of the squares of all numbers; not used for bits.
     """
+    counts, sums = clusters
     K, d = sums.shape
     n = 0
     total = 0.0
     within = square
     mean = np.zeros(d)
-    if bits:
-        common_mean(bits, counts, sums, 1.0, mean)
+    if model.bits:
+        common_mean(model, clusters, mean)
     for k in range(K):
         if counts[k] > 0:
             n += counts[k]
-            total += log_alpha + math.lgamma(counts[k])
+            total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
             for j in range(d):
-                if bits:
+                if model.bits:
                     total += bit(counts[k], sums[k, j], mean[j], d)[0]
                 else:
                     within -= sums[k, j] * sums[k, j] / counts[k]
-    if bits or n < 2:
-        return total, 1.0, 1.0
+    if model.bits or n < 2:
+        return total, Model(model.bits, model.dim, 1.0, 1.0, model.log_alpha)
     within = max(within, 1e-12 * square) + 1e-300
     used = np.flatnonzero(counts)
     U = len(used)
-    gram = np.zeros((U, U))  # of the labels' means
+    gram = np.zeros((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
             for j in range(d):
@@ -76,18 +120,18 @@ def evidence(bits, counts, sums, square, dim, log_alpha):
             for c in range(a):
                 between -= 2.0 * weight[a] * weight[c] / weights * gram[a, c]
         Q = within + max(between, 0.0)
-        score = -0.5 * dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
+        score = -0.5 * model.dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
         if score > best:
             best = score
             best_ratio = ratio
-            best_noise = Q / ((n - 1) * dim)
-    return total + best, best_ratio, best_noise
+            best_noise = Q / ((n - 1) * model.dim)
+    return total + best, Model(model.bits, model.dim, best_ratio, best_noise, model.log_alpha)
 
 
 @jit
 def bit(n, ones, mean, d):
-    """The log probability of n bits of a label, of which some are ones, and how far to believe that
-    the label has a law of its own for them.
+    """Return the log probability of n bits of a label, of which `ones` are 1, and the posterior
+    probability that the label has its own p for this bit.
     """
     chance = min(3.0 / d, 0.5)
     same = ones * math.log(mean) + (n - ones) * math.log(1.0 - mean) + math.log(1.0 - chance)
@@ -99,19 +143,92 @@ def bit(n, ones, mean, d):
 
 
 @jit
-def scores(bits, counts, sums, ratio):
-    """W (K, d) and b (K,): the largest of W x + b tells the label of x, however rare it was."""
-    K, d = sums.shape
+def common_mean(model, clusters, mean):
+    """Write to `mean` (d,) the mean m of the labels' means; for bits, that of all data."""
+    counts, sums = clusters
+    mean[:] = 0.0
+    weights = 0.0
+    for k in range(len(counts)):
+        if counts[k] > 0:
+            weight = 1.0 if model.bits else 1.0 / (1.0 + model.ratio * counts[k])
+            weights += weight * counts[k]
+            for j in range(len(mean)):
+                mean[j] += weight * sums[k, j]
+    for j in range(len(mean)):
+        if model.bits:
+            mean[j] = (mean[j] + 0.5) / (weights + 1.0)
+        else:
+            mean[j] /= max(weights, 1e-300)
+
+
+# --- what a label predicts ------------------------------------------------------------------------
+@jit
+def predictive(model, clusters, mean, k, out):
+    """Write to `out`, a `Predictive`, what label k predicts for one more row."""
+    d = clusters.sums.shape[1]
+    n = clusters.counts[k]
+    W, b, g = out
+    if model.bits:
+        g[k] = 0.0
+        b[k] = 0.0
+        for j in range(d):
+            ones = clusters.sums[k, j]
+            own = bit(n, ones, mean[j], d)[1]
+            p = own * (ones + 0.5) / (n + 1.0) + (1.0 - own) * mean[j]
+            W[k, j] = math.log(p) - math.log(1.0 - p)
+            b[k] += math.log(1.0 - p)
+    else:
+        spread = 1.0 + model.ratio / (1.0 + model.ratio * n)
+        g[k] = 1.0 / (model.noise * spread)
+        b[k] = -0.5 * model.dim * math.log(spread)
+        for j in range(d):
+            mu = (model.ratio * clusters.sums[k, j] + mean[j]) / (1.0 + model.ratio * n)
+            W[k, j] = g[k] * mu
+            b[k] -= 0.5 * W[k, j] * mu
+
+
+@jit
+def leave_one_out(model, clusters, mean, row, k, one, prediction):
+    """Return log p(row | k), where label k has not seen this row of its own.
+
+    one, prediction: a `Clusters` and a `Predictive` of one label, overwritten.
+    """
+    one.counts[0] = clusters.counts[k] - 1
+    for j in range(len(row)):
+        one.sums[0, j] = clusters.sums[k, j] - row[j]
+    predictive(model, one, mean, 0, prediction)
+    return log_density(prediction, 0, row)
+
+
+@jit
+def log_density(prediction, k, row):
+    """Return log p(row | k), up to a constant."""
+    score = prediction.b[k]
+    for j in range(len(row)):
+        score += (prediction.W[k, j] - 0.5 * prediction.g[k] * row[j]) * row[j]
+    return score
+
+
+@jit
+def linear_scores(model, clusters):
+    """Return W (K, d) and b (K,): the label of x is the largest of W x + b.
+
+    How often a label occurred does not count, and for real numbers all means count as equally well
+    known. Labels that are not in use get -inf.
+    """
+    K, d = clusters.sums.shape
     W = np.zeros((K, d))
     b = np.empty(K)
     g = np.empty(K)
     mean = np.zeros(d)
-    common_mean(bits, counts, sums, ratio, mean)
+    alike = Model(model.bits, 0.0, model.ratio, 1.0, model.log_alpha)
+    common_mean(alike, clusters, mean)
     for k in range(K):
-        predictive(bits, k, counts, sums, mean, 0.0, ratio, 1.0, W, b, g)
-        if counts[k] == 0:
+        if clusters.counts[k] == 0:
             b[k] = -np.inf
-        elif not bits:  # as if all were known equally well
+            continue
+        predictive(alike, clusters, mean, k, Predictive(W, b, g))
+        if not model.bits:
             b[k] /= g[k]
             for j in range(d):
                 W[k, j] /= g[k]
@@ -120,7 +237,9 @@ def scores(bits, counts, sums, ratio):
 
 @jit
 def nearest(x, centre, W, b):
-    """The labels (n,) that scores tell of the rows x (n, d), which are not centred."""
+    """Return the labels (n,) of the rows x (n, d), by the scores of `linear_scores` for rows from
+    which the centre (d,) was subtracted.
+    """
     n, d = x.shape
     labels = np.zeros(n, np.int64)
     for i in range(n):
@@ -135,73 +254,53 @@ def nearest(x, centre, W, b):
     return labels
 
 
+# --- MAP-DP ---------------------------------------------------------------------------------------
 @jit
-def predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g):
-    """What label k predicts: log p(x) = b + W x - g |x|^2 / 2, up to a constant, in place."""
-    d = sums.shape[1]
-    n = counts[k]
-    if bits:
-        g[k] = 0.0
-        b[k] = 0.0
-        for j in range(d):
-            own = bit(n, sums[k, j], mean[j], d)[1]
-            one = own * (sums[k, j] + 0.5) / (n + 1.0) + (1.0 - own) * mean[j]
-            W[k, j] = math.log(one) - math.log(1.0 - one)
-            b[k] += math.log(1.0 - one)
-    else:
-        spread = 1.0 + ratio / (1.0 + ratio * n)
-        g[k] = 1.0 / (noise * spread)
-        b[k] = -0.5 * dim * math.log(spread)
-        for j in range(d):
-            m = (ratio * sums[k, j] + mean[j]) / (1.0 + ratio * n)
-            W[k, j] = g[k] * m
-            b[k] -= 0.5 * W[k, j] * m
+def map_sweeps(model, x, z, clusters, sweeps):
+    """Move each row to its most probable label given all other rows, until none moves.
 
+    x: (n, d). z: (n,) and clusters are changed in place. sweeps: the largest number of passes.
 
-@jit
-def map_sweeps(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
-    """Move each row to its likeliest label given all the others, or to one of its own, until none
-    moves; z (n,), counts (K,) and sums (K, d) are changed in place.
-
-    Returns how many moves were made.
+    Returns the number of moves.
     """
     n, d = x.shape
+    counts = clusters.counts
     K = len(counts)
-    W = np.zeros((K, d))
-    b = np.zeros(K)
-    g = np.zeros(K)
-    V = np.zeros((d, K))  # W transposed: the scores of all labels are summed side by side
+    prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
+    W_columns = np.zeros((d, K))  # W transposed, so that the scores of all labels add up together
     scores = np.empty(K)
     mean = np.zeros(d)
-    common_mean(bits, counts, sums, ratio, mean)
+    common_mean(model, clusters, mean)
     for k in range(K):
-        predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
-        V[:, k] = W[k]
-    own = (np.zeros(1, np.int64), np.zeros((1, d)), np.zeros((1, d)), np.zeros(1), np.zeros(1))
+        predictive(model, clusters, mean, k, prediction)
+        W_columns[:, k] = prediction.W[k]
+    one = Clusters(np.zeros(1, np.int64), np.zeros((1, d)))
+    prediction_of_one = Predictive(np.zeros((1, d)), np.zeros(1), np.zeros(1))
     moves = 0
     for _ in range(sweeps):
         moved = 0
         for i in range(n):
+            row = x[i]
             old = z[i]
-            scores[:] = b
+            scores[:] = prediction.b
             square = 0.0
             for j in range(d):
-                value = np.float64(x[i, j])
+                value = np.float64(row[j])
                 square += value * value
                 for k in range(K):
-                    scores[k] += V[j, k] * value
+                    scores[k] += W_columns[j, k] * value
             best = -1
             top = -np.inf
-            empty = False
-            for k in range(K):
+            tried_new = False
+            for k in range(K):  # score = -d_ik = log p(x_i | k) + log N_k, both without row i
                 if counts[k] > 0 and k != old:
-                    score = scores[k] - 0.5 * g[k] * square + math.log(counts[k])
+                    score = scores[k] - 0.5 * prediction.g[k] * square + math.log(counts[k])
                 elif k == old:
-                    score = leave_one_out(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own)
-                    score += math.log(counts[k] - 1) if counts[k] > 1 else log_alpha
-                elif not empty and counts[old] > 1:  # a row alone would only change its name
-                    empty = True
-                    score = scores[k] - 0.5 * g[k] * square + log_alpha
+                    score = leave_one_out(model, clusters, mean, row, k, one, prediction_of_one)
+                    score += math.log(counts[k] - 1) if counts[k] > 1 else model.log_alpha
+                elif not tried_new and counts[old] > 1:  # a single row would only be renamed
+                    tried_new = True
+                    score = scores[k] - 0.5 * prediction.g[k] * square + model.log_alpha
                 else:
                     continue
                 if score > top or (score == top and k == old):
@@ -210,11 +309,11 @@ def map_sweeps(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
             if best != old:
                 moved += 1
                 z[i] = best
-                take(x, i, old, -1, counts, sums)
-                take(x, i, best, 1, counts, sums)
+                add(clusters, old, row, -1)
+                add(clusters, best, row, 1)
                 for k in (old, best):
-                    predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
-                    V[:, k] = W[k]
+                    predictive(model, clusters, mean, k, prediction)
+                    W_columns[:, k] = prediction.W[k]
         moves += moved
         if moved == 0:
             break
@@ -222,106 +321,73 @@ def map_sweeps(bits, x, z, counts, sums, dim, ratio, noise, log_alpha, sweeps):
 
 
 @jit
-def leave_one_out(bits, x, i, k, counts, sums, mean, dim, ratio, noise, own):
-    """The log probability of row i under its label k, had that not seen it."""
-    count, total, W, b, g = own
-    d = x.shape[1]
-    count[0] = counts[k] - 1
-    for j in range(d):
-        total[0, j] = sums[k, j] - x[i, j]
-    predictive(bits, 0, count, total, mean, dim, ratio, noise, W, b, g)
-    score = b[0]
-    for j in range(d):
-        score += (W[0, j] - 0.5 * g[0] * x[i, j]) * x[i, j]
-    return score
+def add(clusters, k, row, times):
+    """Add a row to label k (times = 1), or remove it (times = -1)."""
+    clusters.counts[k] += times
+    for j in range(len(row)):
+        clusters.sums[k, j] += times * row[j]
+    if clusters.counts[k] == 0:  # exactly zero, whatever the rounding
+        for j in range(len(row)):
+            clusters.sums[k, j] = 0.0
 
 
 @jit
-def take(x, i, k, sign, counts, sums):
-    """Give row i to label k, or take it away."""
-    counts[k] += sign
-    for j in range(x.shape[1]):
-        sums[k, j] += sign * x[i, j]
-    if counts[k] == 0:
-        for j in range(x.shape[1]):
-            sums[k, j] = 0.0
+def assign(model, clusters, row, square, prediction, is_current):
+    """Label one more row (d,): with its most probable label, or a new one if that makes all data
+    more probable.
 
+    clusters: changed in place. square: the sum of all squares, with those of this row.
+    prediction: a `Predictive`, kept between calls; for bits, it is up to date where `is_current`
+    (K,). (For real numbers it always changes, with the noise.)
 
-@jit
-def assign(bits, x, counts, sums, square, dim, ratio, noise, log_alpha, W, b, g, known):
-    """Give one more row x (d,) its label: the likeliest, or one of its own if that explains all
-    data better. counts and sums are changed in place; `square` is that of all rows, with this one.
-
-    W (K, d), b, g: what the labels predict (see `predictive`), where it is `known` (K,).
-
-    Returns the label, whether it is new, and the ratio and the noise from then on.
+    Returns the label, whether it is new, and the model with the ratio and noise from now on.
     """
+    counts, sums = clusters
     K, d = sums.shape
     mean = np.zeros(d)
-    common_mean(bits, counts, sums, ratio, mean)
+    common_mean(model, clusters, mean)
     best = -1
     top = -np.inf
-    empty = -1
+    unused = -1
     new = -np.inf
     for k in range(K):
-        if counts[k] == 0 and empty >= 0:
+        if counts[k] == 0 and unused >= 0:
             continue
-        if not (bits and known[k]):
-            predictive(bits, k, counts, sums, mean, dim, ratio, noise, W, b, g)
-            known[k] = True
-        score = b[k]
-        for j in range(d):
-            score += (W[k, j] - 0.5 * g[k] * x[j]) * x[j]
+        if not (model.bits and is_current[k]):
+            predictive(model, clusters, mean, k, prediction)
+            is_current[k] = True
+        score = log_density(prediction, k, row)
         if counts[k] == 0:
-            empty = k
-            new = score + log_alpha
+            unused = k
+            new = score + model.log_alpha
         elif score + math.log(counts[k]) > top:
             top = score + math.log(counts[k])
             best = k
-    rows = x.reshape(1, d)
-    if best >= 0 and not bits:  # the noise depends on all labels: only the whole tells
-        take(rows, 0, best, 1, counts, sums)
-        top, best_ratio, best_noise = evidence(bits, counts, sums, square, dim, log_alpha)
-        take(rows, 0, best, -1, counts, sums)
+    if best >= 0 and not model.bits:  # the noise depends on the choice, so compare the evidence
+        add(clusters, best, row, 1)
+        top, known_model = evidence(model, clusters, square)
+        add(clusters, best, row, -1)
         new = -np.inf
-        if empty >= 0:
-            take(rows, 0, empty, 1, counts, sums)
-            new, ratio, noise = evidence(bits, counts, sums, square, dim, log_alpha)
-            take(rows, 0, empty, -1, counts, sums)
+        if unused >= 0:
+            add(clusters, unused, row, 1)
+            new, model = evidence(model, clusters, square)
+            add(clusters, unused, row, -1)
         if top >= new:
-            ratio = best_ratio
-            noise = best_noise
-    born = best < 0 or new > top
-    label = empty if born else best
-    take(rows, 0, label, 1, counts, sums)
-    known[label] = False
-    return label, born, ratio, noise
+            model = known_model
+    is_new = best < 0 or new > top
+    label = unused if is_new else best
+    add(clusters, label, row, 1)
+    is_current[label] = False
+    return label, is_new, model
 
 
+# --- a hierarchical clustering --------------------------------------------------------------------
 @jit
-def common_mean(bits, counts, sums, ratio, mean):
-    """The mean around which those of the labels are drawn; of bits, that of all data. In place."""
-    mean[:] = 0.0
-    weights = 0.0
-    for k in range(len(counts)):
-        if counts[k] > 0:
-            weight = 1.0 if bits else 1.0 / (1.0 + ratio * counts[k])
-            weights += weight * counts[k]
-            for j in range(len(mean)):
-                mean[j] += weight * sums[k, j]
-    for j in range(len(mean)):
-        if bits:
-            mean[j] = (mean[j] + 0.5) / (weights + 1.0)
-        else:
-            mean[j] /= max(weights, 1e-300)
+def best_cut(model, x, tree, square):
+    """Return the number of labels of the most probable cut through a tree, and its evidence.
 
-
-@jit
-def best_cut(bits, x, tree, square, dim, log_alpha):
-    """How many labels the most probable cut of a tree of mergers has, and its evidence.
-
-    tree: (n - 1, 4), as `scipy.cluster.hierarchy.linkage` makes it. Of many labels not every number
-    is tried, and none with fewer than two rows a label.
+    x: (n, d). tree: (n - 1, 4), as `scipy.cluster.hierarchy.linkage` returns it. Large numbers of
+    labels are tried in steps, and none with fewer than two rows per label.
     """
     n, d = x.shape
     counts = np.zeros(2 * n - 1, np.int64)
@@ -333,7 +399,7 @@ def best_cut(bits, x, tree, square, dim, log_alpha):
     alive[:n] = True
     best = -np.inf
     best_K = 1
-    due = n // 2
+    next_K = n // 2
     for i in range(n - 1):
         one = int(tree[i, 0])
         two = int(tree[i, 1])
@@ -344,10 +410,10 @@ def best_cut(bits, x, tree, square, dim, log_alpha):
         alive[one] = alive[two] = False
         alive[new] = True
         K = n - 1 - i
-        if due >= K:
-            due = K - max(K // 5, 1)
+        if next_K >= K:
+            next_K = K - max(K // 5, 1)
             used = np.flatnonzero(alive)
-            score = evidence(bits, counts[used], sums[used], square, dim, log_alpha)[0]
+            score = evidence(model, Clusters(counts[used], sums[used]), square)[0]
             if score > best:
                 best = score
                 best_K = K

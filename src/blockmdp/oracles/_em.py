@@ -1,36 +1,51 @@
-"""Expectation maximisation for mixtures whose components are independent over coordinates: bits, or
-Gaussians that all have one variance.
+"""Compiled loops of `BernoulliMixture` and `SphericalMixture`: expectation maximisation.
 
-Both score a row by b + x W, up to what all components have in common. Sums run row by row, so that
-the same data give the same mixture whatever the number of threads.
+In both mixtures the coordinates of a component are independent, so log p(x, k) is
+b[k] + x . W[:, k] up to a term that all components share. Sums run row by row, so the same data
+give the same mixture for any number of threads.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from blockmdp.jit import jit
 
-__all__ = ["em"]
+__all__ = ["Fit", "em"]
+
+
+class Fit(NamedTuple):
+    """The result of `em`."""
+
+    log_weights: Any  # (K,)
+    means: Any  # (K, d)
+    variance: float  # of every coordinate; 1 for bits
+    log_likelihood: float
+    n_iter: int
+
+
+class Components(NamedTuple):
+    """The parameters of a mixture, and the scores that follow from them. Changed in place."""
+
+    log_weights: Any  # (K,)
+    means: Any  # (K, d)
+    W: Any  # (d, K)
+    b: Any  # (K,)
 
 
 @jit
 def em(bits, x, r, prior, max_iter, tol):
-    """Iterate from responsibilities r until the mean log-likelihood rises by less than tol.
+    """Iterate until the mean log-likelihood rises by less than `tol`; return a `Fit`.
 
-    bits : whether x (n, d) are bits; else real numbers. r : (n, K), overwritten. prior : zeros and
-    ones of each bit taken to have been seen, or variance added.
-
-    Returns log weights (K,), means (K, d), the variance, the log-likelihood, iterations made.
+    bits: whether x (n, d) are bits; real numbers if not. r: (n, K) responsibilities to start from,
+    overwritten. prior: zeros and ones added to each bit of a component, or variance added.
     """
     n, d = x.shape
     K = r.shape[1]
-    log_weight = np.empty(K)
-    mu = np.empty((K, d))
-    W = np.empty((d, K))
-    b = np.empty(K)
+    components = Components(np.empty(K), np.empty((K, d)), np.empty((d, K)), np.empty(K))
     square = 0.0
     if not bits:
         for i in range(n):
@@ -38,65 +53,67 @@ def em(bits, x, r, prior, max_iter, tol):
                 square += x[i, j] * x[i, j]
     before = -np.inf
     total = -np.inf
-    var = 1.0
-    made = 0
-    while made < max_iter:
-        made += 1
-        var = maximise(bits, x, square, r, prior, log_weight, mu, W, b)
-        total = expect(x, W, b, r)
+    variance = 1.0
+    n_iter = 0
+    while n_iter < max_iter:
+        n_iter += 1
+        variance = maximise(bits, x, square, r, prior, components)
+        total = expect(x, components, r)
         if not bits:
-            total -= 0.5 * square / var + 0.5 * n * d * math.log(2.0 * math.pi * var)
+            total -= 0.5 * square / variance + 0.5 * n * d * math.log(2.0 * math.pi * variance)
         if total - before < tol * n:
             break
         before = total
-    return log_weight, mu, var, total, made
+    return Fit(components.log_weights, components.means, variance, total, n_iter)
 
 
 @jit
-def maximise(bits, x, square, r, prior, log_weight, mu, W, b):
-    """Parameters and scores of given responsibilities, in place; returns the variance."""
+def maximise(bits, x, square, r, prior, components):
+    """M step: set the components for given responsibilities; return the variance."""
     n, d = x.shape
     K = r.shape[1]
+    log_weights, means, W, b = components
     size = np.full(K, 1e-10)
-    mu[:] = 0.0
+    means[:] = 0.0
     for i in range(n):
         for k in range(K):
             if r[i, k] > 1e-12:
                 size[k] += r[i, k]
                 for j in range(d):
-                    mu[k, j] += r[i, k] * x[i, j]
+                    means[k, j] += r[i, k] * x[i, j]
     explained = 0.0
     for k in range(K):
-        log_weight[k] = math.log(size[k] / n)
-        b[k] = log_weight[k]
+        log_weights[k] = math.log(size[k] / n)
+        b[k] = log_weights[k]
         for j in range(d):
             if bits:
-                mu[k, j] = (mu[k, j] + prior) / (size[k] + 2.0 * prior)
-                W[j, k] = math.log(mu[k, j]) - math.log(1.0 - mu[k, j])
-                b[k] += math.log(1.0 - mu[k, j])
+                means[k, j] = (means[k, j] + prior) / (size[k] + 2.0 * prior)
+                W[j, k] = math.log(means[k, j]) - math.log(1.0 - means[k, j])
+                b[k] += math.log(1.0 - means[k, j])
             else:
-                mu[k, j] /= size[k]
-                explained += size[k] * mu[k, j] * mu[k, j]
+                means[k, j] /= size[k]
+                explained += size[k] * means[k, j] * means[k, j]
     if bits:
         return 1.0
-    var = max(square - explained, 0.0) / (n * d) + prior
+    variance = max(square - explained, 0.0) / (n * d) + prior
     for k in range(K):
         for j in range(d):
-            W[j, k] = mu[k, j] / var
-            b[k] -= 0.5 * mu[k, j] * W[j, k]
-    return var
+            W[j, k] = means[k, j] / variance
+            b[k] -= 0.5 * means[k, j] * W[j, k]
+    return variance
 
 
 @jit
-def expect(x, W, b, r):
-    """Responsibilities, in place; returns the sum of log sum exp of the scores."""
+def expect(x, components, r):
+    """E step: set the responsibilities; return the sum of log sum_k exp(score of k) over rows."""
     n, d = x.shape
+    W, b = components.W, components.b
     K = len(b)
     total = 0.0
     for i in range(n):
         row = r[i]
         row[:] = b
-        for j in range(d):  # all components at once: so many sums can run side by side
+        for j in range(d):  # the inner loop over components is what the compiler vectorises
             value = x[i, j]
             for k in range(K):
                 row[k] += W[j, k] * value

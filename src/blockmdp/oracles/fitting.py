@@ -1,8 +1,9 @@
-"""Fitting an unsupervised learning oracle (Feng et al. 2020, Definition 1).
+"""Fitting an unsupervised-learning oracle (Feng et al. 2020, Definition 1).
 
-An oracle is any scikit-learn estimator. One with `predict` is used as it stands. One with
-`fit_predict` alone (DBSCAN, HDBSCAN, OPTICS, agglomerative, spectral) is completed by a classifier
-fitted to the labels it gave, as the paper completes DBSCAN by a support vector machine.
+An oracle is any scikit-learn clusterer or mixture. If it has `predict`, it is used as it is. If it
+only has `fit_predict` (DBSCAN, HDBSCAN, OPTICS, agglomerative, spectral), a classifier learns its
+labels and predicts those of new observations, as the paper does with DBSCAN and a support vector
+machine.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from sklearn.base import BaseEstimator, ClusterMixin, clone, is_classifier, is_r
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
+from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
-from blockmdp.oracles.dirichlet import DirichletMixture
-from blockmdp.oracles.mixtures import AutoOracle
 from blockmdp.oracles.scores import Predictor, to_scores
 
 __all__ = [
@@ -38,11 +38,31 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FittedOracle:
-    """A fitted oracle: `predictor.predict(x)` gives labels 0, ..., n_labels - 1.
+    """Fitted oracle that gives labels 0, ..., n_labels - 1.
 
-    Attributes
+    Parameters
     ----------
-    notes : what was out of the ordinary in the fitting, a sentence each.
+    predictor : Predictor
+        A fitted estimator, or its scores.
+    n_labels : int
+        Number of labels.
+    notes : tuple of str, default=()
+        What was unusual about the fit, one sentence each.
+
+    See Also
+    --------
+    fit_oracle : Returns one.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> from blockmdp import rng
+    >>> fitted = fit_oracle(KMeans(2), np.array([[0.0], [0.1], [5.0], [5.1]]), rng.root(0))
+    >>> fitted.n_labels
+    2
+    >>> a, b = fitted.predict(np.array([[0.2], [4.9]]))
+    >>> bool(a != b)
+    True
     """
 
     predictor: Predictor
@@ -50,123 +70,314 @@ class FittedOracle:
     notes: tuple[str, ...] = ()
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, ...)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         if len(x) == 0:
             return np.zeros(0, np.int32)
-        labels = np.asarray(self.predictor.predict(_as_numbers(x)))
+        labels = np.asarray(self.predictor.predict(_as_floats(x)))
         return np.asarray(np.clip(labels, 0, self.n_labels - 1), np.int32)
 
 
 @dataclass(frozen=True)
 class ConstantPredictor:
-    """One label for everything: what there is to say before anything was learnt."""
+    """Label 0 for every observation, before anything was learnt."""
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the labels (n,) of the rows x (n, d)."""
         return np.zeros(len(x), np.int32)
 
 
 @runtime_checkable
 class IncrementalOracle(Protocol):
-    """An oracle that learns from observations as they arrive, as `OnlineURL` needs it.
+    """Protocol of oracles that learn online, for `OnlineURL`.
 
-    Besides these methods it has an attribute `labels_`, the labels of all observations so far in
-    the order in which they arrived. It may have `n_labels_`, one more than its largest label.
+    `OnlineURL` calls `partial_fit` after each episode with its observations, and `predict` for each
+    observation on which it acts. Labels are integers from 0 on, and a label should keep its number
+    as long as it means the same. An oracle may change its mind about earlier observations. It
+    reports them in `changed_labels`, and the learner then learns the past again.
+
+    An oracle is also a scikit-learn estimator. Derive it from `sklearn.base.BaseEstimator` and let
+    the constructor only store its parameters, since `OnlineURL` works on clones. Oracles without
+    these methods work in `OnlineURL` too: they are fitted again whenever the data have grown by
+    half.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n,)
+        Labels of all observations so far, in the order in which they arrived.
+    n_labels_ : int, optional
+        Number of labels, larger than every label of `labels_` and of `predict`. If it is missing,
+        it is taken to be `labels_.max() + 1`.
+
+    See Also
+    --------
+    DirichletMixture : An incremental oracle.
+    blockmdp.testing.check_incremental_oracle : Checks an oracle of your own.
+
+    Notes
+    -----
+    Any object with the three methods satisfies the protocol; there is nothing to inherit from. With
+    a fourth, `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is learnt
+    is a pair of matrices, which runs compiled and is saved without skops.
+
+    Examples
+    --------
+    An oracle that makes a new label of each observation far from all others:
+
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator, ClusterMixin
+    >>> class Leaders(ClusterMixin, BaseEstimator):
+    ...     def __init__(self, radius=1.0):
+    ...         self.radius = radius
+    ...
+    ...     def fit(self, X, y=None):
+    ...         self.leaders_, self.labels_ = X[:1], np.zeros(0, int)
+    ...         return self.partial_fit(X)
+    ...
+    ...     def partial_fit(self, X, y=None):
+    ...         if not hasattr(self, "leaders_"):
+    ...             return self.fit(X)
+    ...         for x in X:
+    ...             if np.linalg.norm(self.leaders_ - x, axis=1).min() > self.radius:
+    ...                 self.leaders_ = np.vstack([self.leaders_, x])
+    ...             self.labels_ = np.append(self.labels_, self.predict([x]))
+    ...         return self
+    ...
+    ...     def predict(self, X):
+    ...         distances = [np.linalg.norm(self.leaders_ - x, axis=1) for x in X]
+    ...         return np.argmin(distances, axis=1)
+    ...
+    ...     def changed_labels(self):
+    ...         return np.zeros(0, int)  # it never changes its mind
+
+    >>> import blockmdp as bm
+    >>> bm.testing.check_incremental_oracle(Leaders())
+    >>> m = bm.lock_gaussian(horizon=4, sigma=0.05)
+    >>> bm.OnlineURL(Leaders(0.8), bm.UCBVI()).fit(m, episodes=300).value()
+    0.5
     """
 
     def partial_fit(self, X: Any) -> Any:
-        """Learn from more observations X (n, d)."""
+        """Learn from more observations.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Observations, in the order in which they were made.
+
+        Returns
+        -------
+        IncrementalOracle
+            The oracle itself.
+        """
 
     def predict(self, X: Any) -> Any:
-        """Label observations X (n, d) without learning from them."""
+        """Label observations without learning from them.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels, each smaller than the number of labels so far.
+        """
 
     def changed_labels(self) -> Any:
-        """Return which earlier observations got another label in the last `partial_fit`: their
-        indices in `labels_`.
+        """Return which earlier observations the last `partial_fit` relabelled.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Their indices in `labels_`, in ascending order.
         """
 
 
 class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """A clusterer that cannot label new points, completed by a classifier that can.
+    """Clusterer that labels new observations with a classifier.
 
     Parameters
     ----------
-    clusterer : has `fit_predict`; points that it labels -1 are noise, which the classifier is not
-        shown.
-    classifier : has `fit` and `predict`; a support vector machine by default.
+    clusterer : estimator
+        Has `fit_predict`. Observations that it labels -1 are noise, from which the classifier does
+        not learn.
+    classifier : estimator, default=SVC()
+        Learns the clusterer's labels.
 
     Attributes
     ----------
-    labels_ : the clusterer's labels of the data, (n,).
-    classes_ : the labels that `predict` can give.
+    labels_ : ndarray of shape (n,)
+        The clusterer's labels of the data; -1 for noise.
+    n_labels_ : int
+        Number of labels that `predict` can give.
+    classes_ : ndarray of shape (m,)
+        The labels that occur, without noise.
+    clusterer_, classifier_ : estimator
+        The fitted estimators. `classifier_` is None if there are fewer than two classes.
+    n_features_in_ : int
+        Number of coordinates of an observation.
+
+    See Also
+    --------
+    pca_dbscan_svm : A pipeline that ends in one.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import DBSCAN
+    >>> from blockmdp.oracles import InductiveClusterer
+    >>> X = [[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]
+    >>> oracle = InductiveClusterer(DBSCAN(eps=0.5, min_samples=2)).fit(X)
+    >>> oracle.predict([[0.3], [4.9]])
+    array([0, 1])
     """
 
     def __init__(self, clusterer: Any, classifier: Any = None) -> None:
         self.clusterer = clusterer
         self.classifier = classifier
 
-    def fit(self, X: NDArray[Any], y: None = None) -> InductiveClusterer:
+    def fit(self, X: Any, y: None = None) -> InductiveClusterer:
+        """Cluster a data set, and fit the classifier to its labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        InductiveClusterer
+            The estimator itself.
+        """
+        X = validate_data(self, X)
         self.clusterer_ = clone(self.clusterer)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(X))
         kept = self.labels_ >= 0
         self.classes_ = np.unique(self.labels_[kept])
+        self.n_labels_ = int(self.classes_.max(initial=0)) + 1
         self.classifier_ = None
         if len(self.classes_) > 1:
             self.classifier_ = clone(SVC() if self.classifier is None else self.classifier)
-            self.classifier_.fit(np.asarray(X)[kept], self.labels_[kept])
-        self.n_features_in_ = np.asarray(X).shape[1]
+            self.classifier_.fit(X[kept], self.labels_[kept])
         return self
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Label observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
         if self.classifier_ is None:
-            return np.zeros(len(X), np.int32)
+            return np.zeros(len(X), np.int64)
         return np.asarray(self.classifier_.predict(X))
 
 
 def check_is_oracle(oracle: Any) -> None:
-    """Refuse what is no unsupervised scikit-learn estimator, before any work is done."""
-    if not (hasattr(oracle, "fit") and hasattr(oracle, "get_params")) or isinstance(oracle, type):
-        raise TypeError(
-            "oracle must be a scikit-learn clusterer or mixture (an instance, such as KMeans(3)), "
-            f"got {oracle!r}"
-        )
-    if is_classifier(_last(oracle)) or is_regressor(_last(oracle)):
-        raise TypeError(f"oracle {oracle!r} is supervised: it would need labels to learn from")
-    if not (_can(oracle, "predict") or _can(oracle, "fit_predict")):
-        raise TypeError(f"oracle {oracle!r} has neither predict nor fit_predict")
-
-
-def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = True) -> FittedOracle:
-    """Fit a copy of an oracle to observations, every `random_state` inside it drawn from the key.
-
-    One thread, so that the same data and key give the same labels. Too few points for the clusters
-    asked for, a single class, or a fit that does not converge are noted, not raised.
+    """Raise a TypeError if an object is not an unsupervised scikit-learn estimator.
 
     Parameters
     ----------
-    oracle : a scikit-learn estimator.
-    x : (n, ...) observations; flattened to (n, d).
+    oracle : object
+        What a user passed as oracle.
+    """
+    if isinstance(oracle, type) or not (hasattr(oracle, "fit") and hasattr(oracle, "get_params")):
+        raise TypeError(
+            "oracle must be a scikit-learn clusterer or mixture: an instance with fit and "
+            f"get_params, such as KMeans(3), got {oracle!r}"
+        )
+    if is_classifier(_last_step(oracle)) or is_regressor(_last_step(oracle)):
+        raise TypeError(
+            f"oracle must be unsupervised, such as a clusterer or a mixture, got {oracle!r}, which "
+            "learns from labels"
+        )
+    if not (_has_method(oracle, "predict") or _has_method(oracle, "fit_predict")):
+        raise TypeError(f"oracle must have predict or fit_predict, got {oracle!r}")
+
+
+def fit_oracle(
+    oracle: Any, x: NDArray[Any], key: np.uint64, *, as_scores: bool = True
+) -> FittedOracle:
+    """Fit a clone of an oracle to observations.
+
+    All randomness comes from the key, and only one thread is used, so the same data and key give
+    the same labels. If there are too few observations for the clusters that were asked for, or just
+    one cluster, or the fit does not converge, this is noted and no error is raised.
+
+    Parameters
+    ----------
+    oracle : estimator
+        Scikit-learn clusterer or mixture.
+    x : ndarray of shape (n, ...)
+        Observations; each is flattened.
     key : np.uint64
-    fold : turn the fitted estimator into matrices where it is no more than that.
+        From which every `random_state` in the oracle is drawn.
+    as_scores : bool, default=True
+        Turn the fitted estimator into scores where possible: see
+        `blockmdp.oracles.scores.to_scores`.
+
+    Returns
+    -------
+    FittedOracle
+        The fitted oracle.
+
+    Notes
+    -----
+    An estimator can have the attributes `labels_`, the labels of the data, and `n_labels_`, the
+    number of labels that `predict` can give. Without them, the data are labelled by `predict` to
+    count their labels.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import DBSCAN
+    >>> from blockmdp import rng
+    >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    >>> fit_oracle(DBSCAN(eps=0.5, min_samples=2), x, rng.root(0)).n_labels
+    2
+    >>> fit_oracle(DBSCAN(eps=9.0, min_samples=2), x, rng.root(0)).notes
+    ('a single label for all of 6 observations',)
     """
     if len(x) == 0:
         return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
-    x = _as_numbers(x)
+    x = _as_floats(x)
     if not np.isfinite(x).all():
-        raise ValueError("observations must be finite numbers: some are NaN or infinite")
+        raise ValueError("observations must be finite numbers, but some are NaN or infinite")
     if (x == x[0]).all():
-        return FittedOracle(
-            ConstantPredictor(), 1, (f"a single label: all of {len(x)} observations are the same",)
-        )
+        note = f"a single label: all of {len(x)} observations are the same"
+        return FittedOracle(ConstantPredictor(), 1, (note,))
     notes: list[str] = []
-    estimator = _seeded(_completed(clone(oracle)), key)
-    _cut_to(estimator, x, notes)
+    estimator = _with_predict(clone(oracle))
+    _set_random_states(estimator, key)
+    _limit_components(estimator, x, notes)
     with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             estimator.fit(x)
-            n_labels, found = _count_labels(estimator, x)
+            n_labels, n_found = _count_labels(estimator, x)
         except ValueError as error:
-            wrongly_set = type(error).__name__ == "InvalidParameterError"  # scikit-learn's own
-            if len(x) >= _FEW or wrongly_set:
+            is_misconfigured = type(error).__name__ == "InvalidParameterError"  # scikit-learn's
+            if len(x) >= FEW or is_misconfigured:
                 raise ValueError(
                     f"{oracle!r} cannot learn from {len(x)} observations: {error}"
                 ) from error
@@ -175,48 +386,48 @@ def fit_oracle(oracle: Any, x: NDArray[Any], key: np.uint64, *, fold: bool = Tru
     for warning in caught:
         if issubclass(warning.category, ConvergenceWarning):
             notes.append(str(warning.message).split("\n")[0])
-    if found == 1:
+    if n_found == 1:
         notes.append(f"a single label for all of {len(x)} observations")
-    bits = bool(np.isin(x, (0, 1)).all())
-    return FittedOracle(to_scores(estimator, bits) if fold else estimator, n_labels, tuple(notes))
+    predictor = to_scores(estimator) if as_scores else estimator
+    return FittedOracle(predictor, n_labels, tuple(notes))
 
 
 def one_thread() -> Any:
-    """A context in which numerical libraries keep to one thread, so that results repeat."""
-    return _threads().limit(limits=1)
+    """Return a context in which numerical libraries use one thread, so that results repeat."""
+    return _thread_pools().limit(limits=1)
 
 
-_FEW = 100  # so few observations may be too few for an estimator: then they get one label
+FEW = 100  # with fewer observations, an oracle that fails to fit is replaced by a single label
 
 
 @cache
-def _threads() -> ThreadpoolController:
-    """Found once: looking for the thread pools takes longer than many a fit."""
+def _thread_pools() -> ThreadpoolController:
+    """Find the thread pools, once, since that takes longer than many fits."""
     return ThreadpoolController()
 
 
-def _as_numbers(x: NDArray[Any]) -> NDArray[Any]:
-    """Rows of floating-point numbers; estimators differ in what they make of others."""
+def _as_floats(x: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of floating-point numbers; estimators treat other types differently."""
     x = np.ascontiguousarray(x.reshape(len(x), -1))
     return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
 
 
-def _can(estimator: Any, method: str) -> bool:
+def _has_method(estimator: Any, method: str) -> bool:
     try:
         return callable(getattr(estimator, method))
-    except AttributeError:  # a Pipeline has the methods of its last step alone
+    except AttributeError:  # a Pipeline only has the methods of its last step
         return False
 
 
-def _last(estimator: Any) -> Any:
+def _last_step(estimator: Any) -> Any:
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
-def _completed(oracle: Any) -> Any:
-    """The oracle itself if it can predict; else with its last step completed by a classifier."""
-    if _can(oracle, "predict"):
+def _with_predict(oracle: Any) -> Any:
+    """Return an oracle that has `predict`: itself, or with a classifier after its last step."""
+    if _has_method(oracle, "predict"):
         return oracle
     if not isinstance(oracle, Pipeline):
         return InductiveClusterer(oracle)
@@ -224,19 +435,19 @@ def _completed(oracle: Any) -> Any:
     return Pipeline([*before, (name, InductiveClusterer(last))])
 
 
-def _seeded(estimator: Any, key: np.uint64) -> Any:
+def _set_random_states(estimator: Any, key: np.uint64) -> None:
     names = sorted(
         name
         for name in estimator.get_params(deep=True)
         if name == "random_state" or name.endswith("__random_state")
     )
     states = {name: int(rng.integer(key, i, 2**31 - 1)) for i, name in enumerate(names)}
-    return estimator.set_params(**states)
+    estimator.set_params(**states)
 
 
 def _n_clusters(estimator: Any) -> int:
-    """How many labels an estimator was asked for; 0 if it decides itself."""
-    last = _last(estimator)
+    """Return the number of labels that an estimator was asked for; 0 if it decides itself."""
+    last = _last_step(estimator)
     last = getattr(last, "clusterer", last)
     for name in ("n_clusters", "n_components"):
         n = getattr(last, name, None)
@@ -246,13 +457,13 @@ def _n_clusters(estimator: Any) -> int:
 
 
 def _set_n_clusters(estimator: Any, n: int) -> None:
-    last = _last(estimator)
+    last = _last_step(estimator)
     last = getattr(last, "clusterer", last)
     name = "n_clusters" if hasattr(last, "n_clusters") else "n_components"
     last.set_params(**{name: max(n, 1)})
 
 
-def _cut_to(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
+def _limit_components(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
     """Ask for no more clusters than there are different points, nor dimensions than points."""
     asked = _n_clusters(estimator)
     points = len(np.unique(x, axis=0)) if len(x) < 100 * asked else len(x)
@@ -268,11 +479,10 @@ def _cut_to(estimator: Any, x: NDArray[Any], notes: list[str]) -> None:
 
 
 def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
-    """Labels that `predict` can give, and labels that it gives for x."""
-    last = _last(estimator)
-    if isinstance(last, InductiveClusterer):
-        return max(int(last.classes_.max(initial=0)) + 1, 1), max(len(last.classes_), 1)
-    if isinstance(last, AutoOracle | DirichletMixture):
-        return last.n_labels_, len(np.unique(last.labels_))
-    given = np.unique(estimator.predict(x))
-    return max(_n_clusters(estimator), int(given.max()) + 1), len(given)
+    """Return the number of labels that `predict` can give, and the number that x have."""
+    last = _last_step(estimator)
+    if hasattr(last, "n_labels_") and hasattr(last, "labels_"):
+        used = np.unique(last.labels_)
+        return int(last.n_labels_), max(int((used >= 0).sum()), 1)  # -1 is noise
+    used = np.unique(estimator.predict(x))
+    return max(_n_clusters(estimator), int(used.max()) + 1), len(used)

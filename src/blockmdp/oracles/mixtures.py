@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.oracles._em import em
+from blockmdp.oracles._em import Fit, em
+from blockmdp.oracles.scores import LinearScores, to_scores
 
 __all__ = ["AutoOracle", "BernoulliMixture", "SphericalMixture"]
 
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """What the two have in common: everything but the meaning of a coordinate."""
+    """What the two mixtures share: everything but the distribution of a coordinate."""
 
     n_components: int
     n_init: int
@@ -37,99 +38,209 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     _bits: bool
 
     def fit(self, X: Any, y: None = None) -> Any:
-        """Learn from observations X (n, d): the likeliest of `n_init` tries."""
-        X = self._prepared(X, reset=True)
+        """Learn from a data set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        X = self._validated(X, reset=True)
         if len(X) < self.n_components:
             raise ValueError(
-                f"n_samples={len(X)} is fewer than n_components={self.n_components} to learn"
+                f"n_samples must be at least n_components={self.n_components}, got "
+                f"n_samples={len(X)}"
             )
         random = check_random_state(self.random_state)
-        tries = [
-            self._em(X, seeded(X, self.n_components, random), self.max_iter, self.tol)
+        fits = [
+            self._em(X, initial_responsibilities(X, self.n_components, random))
             for _ in range(self.n_init)
         ]
-        self._keep(max(tries, key=lambda found: found[3]))
+        self._set_parameters(max(fits, key=lambda fit: fit.log_likelihood))
         if self.n_iter_ == self.max_iter:
             warnings.warn(
-                f"no convergence in {self.max_iter} iterations: try a larger max_iter or tol",
+                f"{type(self).__name__} did not converge in {self.max_iter} iterations: try a "
+                "larger max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
 
-    def _em(self, X: Array, r: Array, max_iter: int, tol: float) -> Any:
-        return em(self._bits, X, r, self._prior(), max_iter, tol)
+    def _em(self, X: Array, r: Array, max_iter: int | None = None, tol: float | None = None) -> Fit:
+        max_iter = self.max_iter if max_iter is None else max_iter
+        tol = self.tol if tol is None else tol
+        fit: Fit = em(self._bits, X, r, self._prior(), max_iter, tol)
+        return fit
 
-    def _keep(self, found: Any) -> None:
-        log_weights, self.means_, self.variance_, self.log_likelihood_, self.n_iter_ = found
-        self.weights_ = np.exp(log_weights)
+    def _set_parameters(self, fit: Fit) -> None:
+        self.means_, self.variance_ = fit.means, fit.variance
+        self.log_likelihood_, self.n_iter_ = fit.log_likelihood, fit.n_iter
+        self.weights_ = np.exp(fit.log_weights)
         self.weights_ /= self.weights_.sum()
 
     def _prior(self) -> float:
         raise NotImplementedError
 
-    def _prepared(self, X: Any, reset: bool) -> Array:
+    def _validated(self, X: Any, reset: bool) -> Array:
         return np.ascontiguousarray(validate_data(self, X, dtype=np.float64, reset=reset))
 
-    def scores(self) -> tuple[Array, Array]:
-        """W (K, d) and b (K,): W x + b is log p(x, k), up to what is the same for all k."""
+    def linear_scores(self) -> tuple[Array, Array] | None:
+        """Return the linear scores by which `predict` chooses labels.
+
+        Returns
+        -------
+        tuple of ndarray, or None
+            W (n_components, d) and b (n_components,): the label of x is the k with the largest
+            W[k] . x + b[k]. None if `predict` is not linear.
+        """
+        check_is_fitted(self)
+        return self._scores()
+
+    def _scores(self) -> tuple[Array, Array]:
+        """Return W (K, d) and b (K,): W x + b is log p(x, k), up to a term that all k share."""
         raise NotImplementedError
 
-    def _common(self, X: Array) -> Any:
-        """What is the same for all k."""
+    def _shared_term(self, X: Array) -> Any:
+        """Return that term."""
         return 0.0
 
     def _log_joint(self, X: Any) -> Array:
-        """log p(x, k), (n, K)."""
+        """Return log p(x, k), (n, K)."""
         check_is_fitted(self)
-        X = self._prepared(X, reset=False)
-        W, b = self.scores()
-        return np.asarray(X @ W.T + b + self._common(X), np.float64)
+        X = self._validated(X, reset=False)
+        W, b = self._scores()
+        return np.asarray(X @ W.T + b + self._shared_term(X), np.float64)
 
     def score_samples(self, X: Any) -> Array:
-        """The log-likelihood of each observation, (n,)."""
+        """Return the log-likelihood of each observation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Log-likelihoods.
+        """
         joint = self._log_joint(X)
         top = joint.max(axis=1)
         return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)), np.float64)
 
     def score(self, X: Any, y: None = None) -> float:
-        """The mean log-likelihood."""
+        """Return the mean log-likelihood.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean log-likelihood.
+        """
         return float(self.score_samples(X).mean())
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each component, (n, n_components)."""
+        """Return the probability of each component.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+            Probabilities.
+        """
         joint = self._log_joint(X)
         p = np.exp(joint - joint.max(axis=1, keepdims=True))
         return np.asarray(p / p.sum(axis=1, keepdims=True), np.float64)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """The likeliest component of each observation, (n,)."""
+        """Return the most probable component of each observation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
         return np.asarray(self._log_joint(X).argmax(axis=1), np.int64)
 
     def fit_predict(self, X: Any, y: None = None) -> NDArray[np.int64]:
+        """Learn from a data set and return its labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
         return np.asarray(self.fit(X).predict(X), np.int64)
 
 
 class BernoulliMixture(_Mixture):
-    """A mixture of independent bits.
+    """Mixture of independent bits.
 
     Parameters
     ----------
-    n_components : of the mixture.
-    n_init : tries, of which the likeliest is kept.
-    max_iter, tol : stop after so many iterations, or once the mean log-likelihood rises by less.
-    binarize : a coordinate above it is a 1, others are 0.
-    prior : of each bit: so many zeros and ones are taken to have been seen.
+    n_components : int, default=3
+        Number of components.
+    n_init : int, default=5
+        Number of starts, of which the most likely result is kept.
+    max_iter : int, default=200
+        Largest number of iterations.
+    tol : float, default=1e-5
+        Stop when the mean log-likelihood rises by less than this.
+    binarize : float, default=0.5
+        Coordinates above this threshold are 1, all others 0.
+    prior : float, default=0.5
+        Zeros, and ones, added to what each component has seen of each bit.
+    random_state : int, RandomState or None, default=None
+        Seed of the starts.
 
     Attributes
     ----------
-    weights_ : (n_components,)
-    means_ : (n_components, d) the probability of a 1.
-    log_likelihood_ : of the data.
-    n_iter_ : iterations of the try that was kept.
+    weights_ : ndarray of shape (n_components,)
+        Probabilities of the components.
+    means_ : ndarray of shape (n_components, d)
+        Probabilities of a 1.
+    log_likelihood_ : float
+        Log-likelihood of the data.
+    n_iter_ : int
+        Iterations of the start that was kept.
+
+    See Also
+    --------
+    SphericalMixture : For real numbers.
+    AutoOracle : Chooses the number of components.
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.repeat([[0, 0, 1], [1, 1, 0]], 20, axis=0)
     >>> labels = BernoulliMixture(2, random_state=0).fit_predict(X)
     >>> int((labels[:20] == labels[0]).sum()), int((labels[20:] == labels[0]).sum())
@@ -160,28 +271,72 @@ class BernoulliMixture(_Mixture):
     def _prior(self) -> float:
         return float(self.prior)
 
-    def _prepared(self, X: Any, reset: bool) -> Array:
-        return np.ascontiguousarray(super()._prepared(X, reset) > self.binarize, np.float64)
+    def _validated(self, X: Any, reset: bool) -> Array:
+        x = super()._validated(X, reset)
+        bits = np.ascontiguousarray(x > self.binarize, np.float64)
+        if reset:
+            self._fitted_to_bits = np.array_equal(x, bits)
+        return bits
 
-    def scores(self) -> tuple[Array, Array]:
+    def linear_scores(self) -> tuple[Array, Array] | None:
+        """Return the linear scores by which `predict` chooses labels.
+
+        Returns
+        -------
+        tuple of ndarray, or None
+            W (n_components, d) and b (n_components,): the label of x is the k with the largest
+            W[k] . x + b[k]. None if the data were not bits, since then `predict` has a threshold.
+        """
+        return super().linear_scores() if self._fitted_to_bits else None
+
+    def _scores(self) -> tuple[Array, Array]:
         W = np.log(self.means_) - np.log1p(-self.means_)
         return W, np.log1p(-self.means_).sum(axis=1) + np.log(self.weights_)
 
 
 class SphericalMixture(_Mixture):
-    """A mixture of Gaussians with independent coordinates, all of the same variance.
+    """Mixture of Gaussians that share one variance in all coordinates.
 
     Parameters
     ----------
-    n_components, n_init, max_iter, tol : as in `BernoulliMixture`.
-    reg_covar : added to the variance.
+    n_components : int, default=3
+        Number of components.
+    n_init : int, default=5
+        Number of starts, of which the most likely result is kept.
+    max_iter : int, default=200
+        Largest number of iterations.
+    tol : float, default=1e-5
+        Stop when the mean log-likelihood rises by less than this.
+    reg_covar : float, default=1e-6
+        Added to the variance.
+    random_state : int, RandomState or None, default=None
+        Seed of the starts.
 
     Attributes
     ----------
-    weights_ : (n_components,)
-    means_ : (n_components, d)
-    variance_ : of every coordinate of every component.
-    log_likelihood_, n_iter_ : as in `BernoulliMixture`.
+    weights_ : ndarray of shape (n_components,)
+        Probabilities of the components.
+    means_ : ndarray of shape (n_components, d)
+        Means of the components.
+    variance_ : float
+        Variance of every coordinate of every component.
+    log_likelihood_ : float
+        Log-likelihood of the data.
+    n_iter_ : int
+        Iterations of the start that was kept.
+
+    See Also
+    --------
+    BernoulliMixture : For bits.
+    AutoOracle : Chooses the number of components.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_gaussian(horizon=5, sigma=0.1)
+    >>> X = np.concatenate([m.sample(1, state, n=50) for state in range(3)])
+    >>> float(round(SphericalMixture(3, random_state=0).fit(X).variance_ ** 0.5, 1))
+    0.1
     """
 
     _bits = False
@@ -206,48 +361,64 @@ class SphericalMixture(_Mixture):
     def _prior(self) -> float:
         return float(self.reg_covar)
 
-    def scores(self) -> tuple[Array, Array]:
+    def _scores(self) -> tuple[Array, Array]:
         W = self.means_ / self.variance_
         return W, np.log(self.weights_) - 0.5 * (self.means_ * W).sum(axis=1)
 
-    def _common(self, X: Array) -> Any:
+    def _shared_term(self, X: Array) -> Any:
         d = X.shape[1]
         log_scale = 0.5 * d * math.log(2 * math.pi * self.variance_)
         return -0.5 * (X**2).sum(axis=1, keepdims=True) / self.variance_ - log_scale
 
 
 class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """An oracle that needs no settings: the kind of mixture and the number of labels are chosen by
-    the data alone.
+    """Mixture whose kind and number of labels are chosen by the data.
 
-    Bits are taken for a mixture of bits, other numbers for a mixture of Gaussians, spherical or
-    with one full covariance. It begins as one component. A component in which coordinates depend on
-    each other is split: bits by the one that another depends on most, numbers across their first
-    principal direction. Splits, and then mergers, are kept as long as they are worth it: as long as
-    the log-likelihood rises by more than the parameters cost, which is a price for each mean that
-    is not that of all data. Nothing is drawn at random. Where no mixture can be fitted, the
-    observations are scaled, projected and clustered by k-means.
-
-    Numbers that repeat exactly come from a stock of observations (images, say); how often each was
-    drawn says nothing about which are alike, so each counts once.
-
-    The label of an observation is the component that makes it likeliest, however rare that was in
-    the data: how often a policy comes to a state says nothing about the next policy.
+    Bits get a mixture of bits. Other numbers get a mixture of Gaussians, which share one variance
+    or one full covariance. An observation is labelled with the component under which it is most
+    probable, no matter how common that component was: how often one policy visits a state says
+    nothing about the next policy.
 
     Parameters
     ----------
-    max_labels : stop splitting there.
-    caution : nats of log-likelihood that a parameter must be worth, and log d on top.
+    max_labels : int, default=200
+        Largest number of labels.
+    caution : float, default=1.5
+        Log-likelihood (in nats) that a parameter must gain to be worth its cost, plus log d.
+        Smaller values give more labels.
+    random_state : int, RandomState or None, default=None
+        Seed of scikit-learn's estimators, where they are tried (a full covariance, k-means).
 
     Attributes
     ----------
-    estimator_ : the mixture, or a pipeline, that was chosen.
-    n_labels_ : how many labels it has.
-    path_ : (labels, penalised log-likelihood) after each step that was kept.
+    estimator_ : estimator
+        The mixture that was chosen, or a Pipeline with k-means where none could be fitted.
+    labels_ : ndarray of shape (n,)
+        Labels of the data.
+    n_labels_ : int
+        Number of labels.
+    path_ : list of (int, float)
+        Number of labels and penalised log-likelihood after each step.
+
+    See Also
+    --------
+    DirichletMixture : Learns online.
+    images : A pipeline for images that ends in this oracle.
+
+    Notes
+    -----
+    The search starts with one component. It splits a component whose coordinates depend on each
+    other: bits by the bit on which another one depends most, numbers across their first principal
+    direction. Then it merges components. Each step is kept if the log-likelihood gains more than
+    the additional parameters cost.
+
+    If some rows of real numbers are equal, the data were drawn from a finite collection, such as
+    images. How often each was drawn does not tell which are alike, so each counts once.
 
     Examples
     --------
     >>> import blockmdp as bm
+    >>> from blockmdp.oracles import AutoOracle
     >>> m = bm.lock_gaussian(horizon=10, sigma=0.2)
     >>> X = np.concatenate([m.sample(1, state, n=50) for state in range(3)])
     >>> AutoOracle().fit(X).n_labels_
@@ -262,11 +433,24 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: None = None) -> AutoOracle:
-        """Learn from observations X (n, d)."""
+        """Learn from a data set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        AutoOracle
+            The estimator itself.
+        """
         everything = X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
         bits = bool(np.isin(X, (0.0, 1.0)).all())
         X = X if bits else self._distinct(X)
-        best, score = self._grown(X, BernoulliMixture() if bits else SphericalMixture())
+        best, score = self._search(X, BernoulliMixture() if bits else SphericalMixture())
         if not bits:
             tied, tied_score = self._tied(X, best)
             if tied_score > score:
@@ -284,56 +468,78 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """The label of each observation, (n,)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.estimator_.predict(X), np.int64)
 
+    def linear_scores(self) -> tuple[Array, Array] | None:
+        """Return the linear scores by which `predict` chooses labels.
+
+        Returns
+        -------
+        tuple of ndarray, or None
+            W (n_labels, d) and b (n_labels,): the label of x is the k with the largest
+            W[k] . x + b[k]. None if `predict` is not linear.
+        """
+        check_is_fitted(self)
+        scores = to_scores(self.estimator_)
+        return (scores.W, scores.b) if isinstance(scores, LinearScores) else None
+
     def _distinct(self, X: Array) -> Array:
-        """Every row once, if some repeat and there are too many to be labels of their own."""
+        """Return each row once, if some repeat and there are too many to be labels themselves."""
         distinct = np.unique(X, axis=0)
         return distinct if self.max_labels < len(distinct) < len(X) else X
 
-    def _grown(self, X: Array, mixture: _Mixture) -> tuple[Any, float]:
-        """Split while it pays, then merge while it pays."""
-        now = self._step(X, mixture, np.ones((len(X), 1)))
+    def _search(self, X: Array, mixture: _Mixture) -> tuple[Any, float]:
+        """Split while that is worth it, then merge; return the mixture and its score."""
+        now = self._candidate(X, mixture, np.ones((len(X), 1)))
         self.path_ = [(1, now.score)]
-        for ways in (_splits, _mergers):
-            better: _Step | None = now
+        for moves in (_splits, _mergers):
+            better: _Candidate | None = now
             while better is not None:
                 now, better = better, None
-                for r in ways(mixture._bits, X, now.r, now.found):
-                    step = self._step(X, mixture, r)
-                    if step.score > now.score and r.shape[1] <= self.max_labels:
-                        better = step
-                        self.path_.append((r.shape[1], step.score))
+                for r in moves(mixture._bits, X, now.r, now.fit.variance):
+                    candidate = self._candidate(X, mixture, r)
+                    if candidate.score > now.score and r.shape[1] <= self.max_labels:
+                        better = candidate
+                        self.path_.append((r.shape[1], candidate.score))
                         break
         mixture.set_params(n_components=now.r.shape[1])
-        mixture.n_features_in_ = X.shape[1]
-        mixture._keep(mixture._em(X, now.r, mixture.max_iter, mixture.tol))
+        mixture._validated(X, reset=True)
+        mixture._set_parameters(mixture._em(X, now.r))
         return mixture, now.score
 
-    def _step(self, X: Array, mixture: _Mixture, r: Array) -> _Step:
-        found = mixture._em(X, r, 50, 1e-4)
-        penalty = self._penalty(mixture._bits, len(X), *found[:3])
-        return _Step(r, found, float(found[3]) - penalty)
+    def _candidate(self, X: Array, mixture: _Mixture, r: Array) -> _Candidate:
+        fit = mixture._em(X, r, max_iter=50, tol=1e-4)
+        penalty = self._penalty(mixture._bits, len(X), fit)
+        return _Candidate(r, fit, float(fit.log_likelihood) - penalty)
 
-    def _penalty(
-        self, bits: bool, n: int, log_weights: Array, means: Array, variance: float
-    ) -> float:
-        """What the parameters of a mixture cost: for each mean that differs from that of all data,
-        what it gains, but no more than a price; all the more where there are few data for it.
+    def _penalty(self, bits: bool, n: int, fit: Fit) -> float:
+        """Return the cost of the parameters: of each mean that differs from that of all data, what
+        it gains but at most a price, and more if there are few data.
         """
-        K, d = means.shape
-        weights = np.exp(log_weights)
-        all_data = weights @ means
+        K, d = fit.means.shape
+        weights = np.exp(fit.log_weights)
+        all_data = weights @ fit.means
         if bits:
-            p, q = means, np.clip(all_data, 1e-12, 1 - 1e-12)
-            apart = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+            p, q = fit.means, np.clip(all_data, 1e-12, 1 - 1e-12)
+            gain = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
         else:
-            apart = (means - all_data) ** 2 / (2 * variance)
+            gain = (fit.means - all_data) ** 2 / (2 * fit.variance)
         price = self.caution + math.log(d)
-        parameters = np.minimum(n * weights[:, None] * apart / price, 1.0).sum() + K - 1
+        parameters = np.minimum(n * weights[:, None] * gain / price, 1.0).sum() + K - 1
         return self._cost(price, parameters, n * d)
 
     @staticmethod
@@ -342,17 +548,19 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return price * parameters * numbers / left if left > 0 else math.inf
 
     def _tied(self, X: Array, spherical: Any) -> tuple[Any, float]:
-        """A mixture with one full covariance, begun from the spherical one."""
+        """Return a mixture with one full covariance, started from the spherical one, and its score;
+        -inf if that is not worth it.
+        """
         n, d = X.shape
         k = spherical.n_components
         parameters = k * d + k - 1 + d * (d + 1) // 2
         penalty = self._cost(self.caution, parameters, n * d)
         if n < 4 * d:
             return None, -math.inf
-        apart = X - spherical.means_[spherical.predict(X)]
-        covariance = apart.T @ apart / n + spherical.reg_covar * np.eye(d)
+        residuals = X - spherical.means_[spherical.predict(X)]
+        covariance = residuals.T @ residuals / n + spherical.reg_covar * np.eye(d)
         gain = 0.5 * n * (d * math.log(spherical.variance_) - np.linalg.slogdet(covariance)[1])
-        if gain < self.caution * d * (d + 1) / 2:  # spherical is good enough
+        if gain < self.caution * d * (d + 1) / 2:
             return None, -math.inf
         tied = GaussianMixture(
             k, covariance_type="tied", means_init=spherical.means_, random_state=self.random_state
@@ -366,9 +574,17 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return tied, float(tied.score(X)) * n - penalty
 
 
-def seeded(X: Array, K: int, random: Any) -> Array:
-    """Responsibilities to begin with: K points far from each other, as k-means++ draws them, and
-    each row given to the nearest. (n, K)
+class _Candidate(NamedTuple):
+    """A mixture in the search: responsibilities (n, K), parameters, penalised log-likelihood."""
+
+    r: Array
+    fit: Fit
+    score: float
+
+
+def initial_responsibilities(X: Array, K: int, random: Any) -> Array:
+    """Draw K rows far from each other, as k-means++ does, and assign each row to the nearest;
+    return responsibilities (n, K).
     """
     n = len(X)
     squares = (X**2).sum(axis=1)
@@ -383,33 +599,25 @@ def seeded(X: Array, K: int, random: Any) -> Array:
         if total[-1] <= 0:
             break
         i = int(np.searchsorted(total, random.uniform() * total[-1], side="right"))
-        away = distances(min(i, n - 1))
-        owner[away < nearest] = k
-        nearest = np.minimum(nearest, away)
+        distance = distances(min(i, n - 1))
+        owner[distance < nearest] = k
+        nearest = np.minimum(nearest, distance)
     r = np.zeros((n, K))
     r[np.arange(n), owner] = 1.0
     return r
 
 
-class _Step(NamedTuple):
-    """A mixture on the way: responsibilities (n, K), what `em` found, the penalised likelihood."""
-
-    r: Array
-    found: Any
-    score: float
+TRIES = 4  # splits or mergers tried before the search stops
 
 
-TRIES = 4  # splits or mergers that may fail before no more are tried
-
-
-def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
-    """Responsibilities with one component more, the most promising first."""
+def _splits(bits: bool, X: Array, r: Array, variance: float) -> Iterator[Array]:
+    """Yield responsibilities with one more component, the most promising first."""
     owner = r.argmax(axis=1)
     promising = []
     for k in range(r.shape[1]):
         rows = np.flatnonzero(owner == k)
         if len(rows) >= 2:
-            gain, side = best_split(bits, X[rows], found[2])
+            gain, side = best_split(bits, X[rows], variance)
             promising.append((gain, k, rows[side]))
     for _, k, rows in sorted(promising, key=lambda p: -p[0])[:TRIES]:
         new = np.zeros(len(X))
@@ -420,13 +628,15 @@ def _splits(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
 
 
 def best_split(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
-    """Where to cut rows of one component in two, and about what that gains."""
+    """Split the rows of one component in two; return roughly what that gains, and the side of each
+    row.
+    """
     n = len(X)
     centred = X - X.mean(axis=0)
     if bits:
         C = centred.T @ centred / n
         spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
-        z = n * (C / np.outer(spread, spread)) ** 2  # dependence of each two bits, about chi^2
+        z = n * (C / np.outer(spread, spread)) ** 2  # dependence of pairs of bits, roughly chi^2
         np.fill_diagonal(z, 0.0)
         return float(z.max()) / 2, X[:, int(z.max(axis=1).argmax())] > 0.5
     if n < X.shape[1]:
@@ -435,22 +645,22 @@ def best_split(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np
         along = centred @ np.linalg.eigh(centred.T @ centred / n)[1][:, -1]
     order = np.sort(along)
     size = np.arange(1, n)
-    between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))  # of two groups cut there
+    between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))  # of the two sides of each cut
     cut = int(between.argmax())
     return float(between[cut]) / (2 * variance), along > (order[cut] + order[cut + 1]) / 2
 
 
-def _mergers(bits: bool, X: Array, r: Array, found: Any) -> Iterator[Array]:
-    """Responsibilities with two components made one, those first that lose least by it."""
+def _mergers(bits: bool, X: Array, r: Array, variance: float) -> Iterator[Array]:
+    """Yield responsibilities in which two components are one, the least loss first."""
     n = len(X)
     size, sums = r.sum(axis=0), r.T @ X
 
     def cost(N: Array, M: Array) -> Array:
-        """Minus the log-likelihood of N rows with the sums M as one component, up to a constant."""
+        """Return minus the log-likelihood of N rows with sums M as one component."""
         N = np.maximum(N, 1e-9)
         share = -N * np.log(N / n)
         if not bits:
-            return np.asarray(share - 0.5 * (M**2).sum(axis=1) / (N * found[2]))
+            return np.asarray(share - 0.5 * (M**2).sum(axis=1) / (N * variance))
         p = np.clip(M / N[:, None], 1e-9, 1 - 1e-9)
         return np.asarray(share - N * (p * np.log(p) + (1 - p) * np.log(1 - p)).sum(axis=1))
 

@@ -1,13 +1,15 @@
-"""FittedOracle estimators as a few matrices, where they are no more than that.
+"""Fitted estimators as a few matrices.
 
-K-means behind any number of scaling and projecting steps gives the label whose score, linear in the
-observation, is largest; a Gaussian mixture the label whose score, quadratic, is largest. Folded so,
-a decoder runs compiled, gives a row the same label in any batch, and is saved as plain arrays.
+K-means labels an observation with the largest of some linear scores, and a Gaussian mixture with
+the largest of some quadratic scores, also behind any number of scaling and projecting steps. In
+this form a decoder runs compiled, gives a row the same label in any batch, and is saved as plain
+arrays.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,8 +22,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from blockmdp.jit import index, inlined, jit
-from blockmdp.oracles.dirichlet import DirichletMixture
-from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
 
 __all__ = ["LinearScores", "NetworkScores", "Predictor", "QuadraticScores", "to_scores"]
 
@@ -29,28 +29,45 @@ Array = NDArray[np.float64]
 
 
 class Predictor(Protocol):
-    """Anything that gives each row a whole number: a fitted scikit-learn estimator, or its fold."""
+    """Anything that labels rows: a fitted scikit-learn estimator, or its scores."""
 
-    def predict(self, x: NDArray[Any]) -> NDArray[Any]: ...
+    def predict(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the labels (n,) of the rows x (n, d)."""
 
 
 @dataclass(frozen=True)
 class LinearScores:
-    """The label k with the largest W[k] . x + b[k]. W: (K, d), b: (K,)."""
+    """Label k with the largest W[k] . x + b[k].
+
+    Parameters
+    ----------
+    W : ndarray of shape (K, d)
+        Weights.
+    b : ndarray of shape (K,)
+        Intercepts; -inf for a label that is never given.
+    """
 
     W: Array
     b: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the labels (n,) of the rows x (n, d)."""
         which = np.zeros(len(x), np.int64)
         return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
 
 
 @dataclass(frozen=True)
 class QuadraticScores:
-    """The label k with the largest c[k] - |W[k] x + b[k]|^2 / 2.
+    """Label k with the largest c[k] - |W[k] x + b[k]|^2 / 2.
 
-    W: (K, p, d), b: (K, p), c: (K,).
+    Parameters
+    ----------
+    W : ndarray of shape (K, p, d)
+        Square roots of the precision matrices.
+    b : ndarray of shape (K, p)
+        Minus the means, multiplied by these.
+    c : ndarray of shape (K,)
+        Logarithms of weights and determinants.
     """
 
     W: Array
@@ -58,14 +75,24 @@ class QuadraticScores:
     c: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the labels (n,) of the rows x (n, d)."""
         return np.asarray(quadratic_labels(x, self.W, self.b, self.c), np.int32)
 
 
 @dataclass(frozen=True)
 class NetworkScores:
-    """The label k with the largest V[k] . sigmoid(W x + b) + c[k].
+    """Label k with the largest V[k] . sigmoid(W x + b) + c[k].
 
-    W: (units, d), b: (units,), V: (K, units), c: (K,).
+    Parameters
+    ----------
+    W : ndarray of shape (units, d)
+        Weights of the hidden layer.
+    b : ndarray of shape (units,)
+        Its intercepts.
+    V : ndarray of shape (K, units)
+        Weights of the output layer.
+    c : ndarray of shape (K,)
+        Its intercepts.
     """
 
     W: Array
@@ -74,49 +101,108 @@ class NetworkScores:
     c: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the labels (n,) of the rows x (n, d)."""
         return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
 
 
-def to_scores(estimator: Any, bits: bool = False) -> Any:
-    """The matrices that do what a fitted estimator's `predict` does, or the estimator itself.
+def to_scores(estimator: Any) -> Any:
+    """Return scores that label as a fitted estimator does, or else the estimator itself.
 
-    bits : whether all observations are bits, for which a mixture of bits is linear too.
+    There are scores for scikit-learn's KMeans, MiniBatchKMeans and GaussianMixture, and for every
+    estimator that offers `linear_scores`. They may stand alone, or at the end of a Pipeline of
+    scikit-learn's scalers (StandardScaler, MinMaxScaler, MaxAbsScaler) and projections (PCA,
+    TruncatedSVD).
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted estimator with `predict`.
+
+    Returns
+    -------
+    LinearScores, QuadraticScores or estimator
+        An object with `predict`.
+
+    Notes
+    -----
+    An estimator of your own runs at compiled speed if it has a method `linear_scores()`. It returns
+    `(W, b)`, of shapes (K, d) and (K,), such that `predict` labels x with the k of the largest
+    `W[k] . x + b[k]`; or None if `predict` does not work like this.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Halves:
+    ...     def predict(self, X):
+    ...         return (X[:, 0] > 0).astype(int)
+    ...
+    ...     def linear_scores(self):
+    ...         return np.array([[0.0, 0.0], [1.0, 0.0]]), np.zeros(2)
+    >>> to_scores(Halves()).predict(np.array([[-1.0, 5.0], [2.0, 5.0]]))
+    array([0, 1], dtype=int32)
     """
-    if isinstance(estimator, AutoOracle):
-        return to_scores(estimator.estimator_, bits)
-    if isinstance(estimator, DirichletMixture):
-        return LinearScores(*map(_read_only, estimator.scores()))
     steps = (
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )
     *before, last = [step for step in steps if step not in (None, "passthrough")]
-    maps = [_affine(step) for step in before]
-    foldable = type(last) in (KMeans, MiniBatchKMeans, GaussianMixture, SphericalMixture)
-    foldable |= type(last) is BernoulliMixture and bits and not before
-    if not foldable or any(m is None for m in maps):
+    maps = []
+    for step in before:
+        affine = _affine(step)
+        if affine is None:
+            return estimator
+        maps.append(affine)
+    if type(last) is GaussianMixture and last.covariance_type != "tied":
+        return _quadratic(last, maps)
+    linear = _linear(last)
+    if linear is None:
         return estimator
-    M, v = np.eye(last.n_features_in_), np.zeros(last.n_features_in_)
-    for A, a in reversed([m for m in maps if m is not None]):  # x -> M (A x + a) + v
-        M, v = M @ A, M @ a + v
-    if isinstance(last, BernoulliMixture | SphericalMixture):
-        W, b = last.scores()
-        return LinearScores(_read_only(W @ M), _read_only(W @ v + b))
-    if not isinstance(last, GaussianMixture):
-        C = np.asarray(last.cluster_centers_, np.float64)
-        return LinearScores(_read_only(C @ M), _read_only(C @ v - 0.5 * (C**2).sum(axis=1)))
-    if last.covariance_type == "tied":  # what is quadratic is the same for all
-        P = last.precisions_ @ last.means_.T  # (p, K)
-        c = np.log(last.weights_) - 0.5 * (last.means_.T * P).sum(axis=0)
-        return LinearScores(_read_only(P.T @ M), _read_only(P.T @ v + c))
-    L = _cholesky_factors(last)  # (K, p, p): y = L[k].T @ (x - mean[k])
+    W, b = linear
+    M, v = _composed(maps, W.shape[1])
+    return LinearScores(_read_only(W @ M), _read_only(W @ v + b))
+
+
+def _linear(estimator: Any) -> tuple[Array, Array] | None:
+    """Return the linear scores (W, b) of an estimator, or None if it has none.
+
+    Of scikit-learn's estimators exactly these classes: a subclass may have another `predict`.
+    """
+    if type(estimator) in (KMeans, MiniBatchKMeans):
+        C = np.asarray(estimator.cluster_centers_, np.float64)
+        return C, -0.5 * (C**2).sum(axis=1)
+    if type(estimator) is GaussianMixture:  # one covariance: the quadratic term is the same for all
+        P = estimator.precisions_ @ estimator.means_.T  # (p, K)
+        return P.T, np.log(estimator.weights_) - 0.5 * (estimator.means_.T * P).sum(axis=0)
+    scores = estimator.linear_scores() if hasattr(estimator, "linear_scores") else None
+    if scores is None:
+        return None
+    W, b = (np.asarray(part, np.float64) for part in scores)
+    if W.ndim != 2 or b.shape != (len(W),):
+        raise ValueError(
+            f"{type(estimator).__name__}.linear_scores must return W (K, d) and b (K,), got the "
+            f"shapes {W.shape} and {b.shape}"
+        )
+    return W, b
+
+
+def _quadratic(mixture: GaussianMixture, maps: Sequence[tuple[Array, Array]]) -> QuadraticScores:
+    L = _cholesky_factors(mixture)  # (K, p, p): y = L[k].T @ (x - mean[k])
+    M, v = _composed(maps, L.shape[1])
     log_det = np.log(np.abs(np.diagonal(L, axis1=1, axis2=2))).sum(axis=1)
-    b = np.einsum("kqp,kq->kp", L, v - last.means_)
-    c = np.log(last.weights_) + log_det
+    b = np.einsum("kqp,kq->kp", L, v - mixture.means_)
+    c = np.log(mixture.weights_) + log_det
     return QuadraticScores(_read_only(np.swapaxes(L, 1, 2) @ M), _read_only(b), _read_only(c))
 
 
+def _composed(maps: Sequence[tuple[Array, Array]], d: int) -> tuple[Array, Array]:
+    """Return (M, v) such that M x + v applies all maps, the last of which has d outputs."""
+    M, v = np.eye(d), np.zeros(d)
+    for A, a in reversed(maps):  # x -> M (A x + a) + v
+        M, v = M @ A, M @ a + v
+    return M, v
+
+
 def _affine(step: Any) -> tuple[Array, Array] | None:
-    """(A, a) with transform(x) = A x + a, or None where a step is no such map."""
+    """Return (A, a) with transform(x) = A x + a, or None if a step is no such map."""
     d = step.n_features_in_ if hasattr(step, "n_features_in_") else 0
     if type(step) is StandardScaler:
         scale = 1.0 / step.scale_ if step.scale_ is not None else np.ones(d)
@@ -138,7 +224,7 @@ def _affine(step: Any) -> tuple[Array, Array] | None:
 
 
 def _cholesky_factors(mixture: GaussianMixture) -> Array:
-    """`precisions_cholesky_` of any covariance type as full matrices, (K, p, p)."""
+    """Return `precisions_cholesky_` of any covariance type as full matrices (K, p, p)."""
     P, p = mixture.precisions_cholesky_, mixture.means_.shape[1]
     if mixture.covariance_type == "full":
         return np.asarray(P, np.float64)
@@ -152,10 +238,10 @@ def _read_only(a: Array) -> Array:
     return a
 
 
-# --- compiled loops: the label of a row depends on that row alone, which BLAS would not promise ---
+# --- compiled loops: a row's label depends on that row alone, which BLAS does not guarantee -------
 @jit
 def linear_labels(x, which, W, b):
-    """argmax over k of W[w, k] . x + b[w, k], with w = which[i] for row i.
+    """Return the argmax over k of W[w, k] . x + b[w, k], with w = which[i] for row i.
 
     x: (n, d). which: (n,). W: (P, K, d). b: (P, K). Returns (n,) int32.
     """
@@ -178,11 +264,12 @@ def linear_labels(x, which, W, b):
 
 @jit
 def quadratic_labels(x, W, b, c):
-    """argmax over k of c[k] - |W[k] x + b[k]|^2 / 2: the likeliest component of a Gaussian mixture.
+    """Return the argmax over k of c[k] - |W[k] x + b[k]|^2 / 2: the most probable component of a
+    Gaussian mixture.
 
-    Scores only fall as squares are subtracted. So all components are scored by their first squares,
-    the leader is scored to the end, and each other one is given up as soon as it is behind. A row
-    of W is gone through to its last entry that is not zero (half of it, for a full covariance).
+    Scores only fall as squares are subtracted. So all components are first scored by a few squares,
+    then the leader by all, and every other one until it falls behind. Rows of W are read up to
+    their last nonzero entry, which is half of them for a full covariance.
 
     x: (n, d). W: (K, p, d). b: (K, p). c: (K,). Returns (n,) int32.
     """
@@ -220,7 +307,9 @@ def quadratic_labels(x, W, b, c):
 
 @inlined
 def _half_square(W, b, k, start, stop, last, row, enough):
-    """|W[k] x + b[k]|^2 / 2 over its coordinates start, ..., stop - 1; or any more than enough."""
+    """Return |W[k] x + b[k]|^2 / 2 over the coordinates start, ..., stop - 1, or a part of the sum
+    that exceeds `enough`.
+    """
     total = 0.0
     m = start
     while m < stop and total <= enough:
@@ -232,7 +321,7 @@ def _half_square(W, b, k, start, stop, last, row, enough):
 
 @inlined
 def _dot(W, k, m, n, row):
-    """W[k, m] . row, over the first n coordinates."""
+    """Return W[k, m] . row over the first n coordinates."""
     total = 0.0
     for j in range(n):
         total += W[k, m, j] * row[j]
@@ -241,7 +330,7 @@ def _dot(W, k, m, n, row):
 
 @jit
 def network_labels(x, W, b, V, c):
-    """argmax over k of V[k] . sigmoid(W x + b) + c[k]: a network with one hidden layer.
+    """Return the argmax over k of V[k] . sigmoid(W x + b) + c[k]: a network with one hidden layer.
 
     x: (n, d). W: (units, d). b: (units,). V: (K, units). c: (K,). Returns (n,) int32.
     """

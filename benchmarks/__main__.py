@@ -1,13 +1,13 @@
-"""`make bench`: what an environment step costs, in the naive loop and in blockmdp, side by side.
+"""Measure the cost of an environment step, in a naive loop and in blockmdp (`make bench`).
 
-Everything runs in one process on one thread, and time is that process's time on its core, so that
-other processes count for little. A row of the table is measured by turns, naive and blockmdp,
-several times over, so that a machine that slows down slows both; each one's best time counts.
-Learning is part of a step. The naive loop gets fewer episodes than blockmdp, which is in its
-favour: its steps grow slower as observations pile up in its dictionary. Code is compiled before
-the clock starts; what compiling takes is measured apart, in a fresh process with an empty cache.
+Everything runs in one process and on one thread, and times are CPU times, so other processes matter
+little. Each row alternates between naive and blockmdp several times, so a machine that slows down
+slows both. The best time of each counts. Learning is part of a step. The naive loop runs fewer
+episodes, which helps it, because its steps get slower as its dictionary of observations grows. Code
+is compiled before the clock starts. Compile times are measured separately, in a fresh process with
+an empty cache.
 
-`python -m benchmarks --quick` takes a fast look. To measure more, add to `rows`.
+`python -m benchmarks --quick` takes a quick look. To measure more, add to `rows`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from typing import Any
 import numba
 import numpy as np
 from benchmarks import naive
+from sklearn.base import clone
 from sklearn.cluster import Birch
 
 import blockmdp as bm
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.learners.fixed_policy import FixedPolicy
 from blockmdp.oracles import fit_oracle
-from blockmdp.simulators import Policy, make_simulator
+from blockmdp.simulators import make_simulator
 
 ROOT = Path(__file__).resolve().parents[1]
 LR, BONUS, EXPLORATION, SWITCH = 0.1, 0.001, 0.001, 0.2
@@ -51,7 +52,7 @@ PAPER_NAME = {"latent": "lat", "observation": "obs"}
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Each callable takes a seed and runs its number of steps."""
+    """A row of the table. `naive` and `fast` take a seed and run the given number of steps."""
 
     name: str
     naive: Callable[[int], object]
@@ -60,7 +61,7 @@ class Row:
     fast_steps: int
 
 
-# --- what is measured ----------------------------------------------------------------------------
+# --- what is measured -----------------------------------------------------------------------------
 LEARNERS = {
     "OracleQ": bm.OracleQ(lr=LR, bonus=BONUS),
     "QLearning": bm.QLearning(lr=LR, exploration=EXPLORATION),
@@ -71,10 +72,12 @@ PROBLEMS = {H: bm.lock_bernoulli(horizon=H, switch=SWITCH, seed=0) for H in (5, 
 
 
 def fit(learner: str, on: Any, H: int, episodes: int, seed: int, engine: Any = "auto") -> None:
+    """Fit a tabular learner in blockmdp."""
     bm.Tabular(LEARNERS[learner], on=on).fit(PROBLEMS[H], episodes, seed=seed, engine=engine)
 
 
 def fit_naive(learner: str, on: str, H: int, episodes: int, seed: int) -> None:
+    """Fit the same learner in the naive loop."""
     env = naive.LockBernoulli(H, SWITCH, seed=seed)
     if learner == "OracleQ":
         agent: Any = naive.OracleQ(H, env.n_actions, LR, BONUS, seed=seed)
@@ -85,6 +88,7 @@ def fit_naive(learner: str, on: str, H: int, episodes: int, seed: int) -> None:
 
 
 def tabular(learner: str, on: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    """Return the row of a tabular learner."""
     return Row(
         f"{learner}-{PAPER_NAME[on]} H={H}",
         functools.partial(fit_naive, learner, on, H, naive_episodes),
@@ -94,7 +98,7 @@ def tabular(learner: str, on: str, H: int, naive_episodes: int, fast_episodes: i
     )
 
 
-ORACLES = {  # on the lock that each is for
+ORACLES = {  # each with its lock
     "KMeans": (bm.lock_bernoulli, naive.LockBernoulli, bm.oracles.pca_kmeans(3)),
     "GMM": (bm.lock_gaussian, naive.LockGaussian, bm.oracles.gmm(3, n_init=1)),
     "DBSCAN+SVM": (bm.lock_gaussian, naive.LockGaussian, bm.oracles.pca_dbscan_svm()),
@@ -103,34 +107,37 @@ ORACLES = {  # on the lock that each is for
 
 
 @functools.cache
-def trained(oracle: str, H: int) -> tuple[Any, Any, bm.BlockMDP, float]:
-    """The oracle, fitted as it is and as a decoder, to 100 random trajectories; its problem; how
-    many seconds the fit took.
+def trained(oracle: str, H: int) -> tuple[Any, FittedDecoder, bm.BlockMDP, float]:
+    """Fit an oracle to 100 random trajectories.
+
+    Return the fitted estimator, the decoder of blockmdp, the problem, and the seconds of the fit.
     """
     lock, _, estimator = ORACLES[oracle]
     m = lock(horizon=H, switch=SWITCH, seed=0)
-    simulator = make_simulator(m, 0)
-    policy = Policy(np.full((H, 1, m.n_actions), 1 / m.n_actions), constant_decoder())
-    x = simulator.rollout([policy], 100, "oracle").observations.x
+    random = bm.Policy(np.full((H, 1, m.n_actions), 1 / m.n_actions), constant_decoder())
+    x = make_simulator(m, 0).rollout([random], 100, "oracle").observations.x
     start = time.process_time()
     fitted = fit_oracle(estimator, x, bm.rng.root(0))
     took = time.process_time() - start
-    return fit_oracle(estimator, x, bm.rng.root(0), fold=False), FittedDecoder.of((fitted,)), m, took
+    return clone(estimator).fit(x), FittedDecoder.of((fitted,)), m, took
 
 
 def fit_url(oracle: str, H: int, episodes: int, seed: int) -> None:
+    """Run OracleQ on the labels of a decoder in blockmdp."""
     _, decoder, m, _ = trained(oracle, H)
     simulator = make_simulator(m, seed)
     simulator.learn(simulator.start(LEARNERS["OracleQ"], episodes), decoder)
 
 
 def fit_url_naive(oracle: str, H: int, episodes: int, seed: int) -> None:
+    """Run OracleQ on the labels of an estimator in the naive loop."""
     env = ORACLES[oracle][1](H, SWITCH, seed=seed)
     learner = naive.OracleQ(H, env.n_actions, LR, BONUS, seed=seed)
-    naive.run_url(env, trained(oracle, H)[0].predictor, learner, episodes)
+    naive.run_url(env, trained(oracle, H)[0], learner, episodes)
 
 
 def url(oracle: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    """Return the row of URL with an oracle."""
     return Row(
         f"URL, {oracle} H={H}",
         functools.partial(fit_url_naive, oracle, H, naive_episodes),
@@ -142,7 +149,7 @@ def url(oracle: str, H: int, naive_episodes: int, fast_episodes: int) -> Row:
 
 @functools.cache
 def explored(H: int) -> tuple[naive.PCID, Any, bm.PCID]:
-    """PCID after its exploration, naive and ours, and the naive environment it explored."""
+    """Return the naive PCID after exploration, its environment, and the PCID of blockmdp."""
     env = naive.LockBernoulli(H, SWITCH, seed=0)
     agent = naive.PCID(H, env.n_actions, seed=0)
     agent.explore(env)
@@ -150,17 +157,20 @@ def explored(H: int) -> tuple[naive.PCID, Any, bm.PCID]:
 
 
 def exploit(H: int, episodes: int, seed: int) -> None:
+    """Follow the policy of PCID in blockmdp."""
     agent = explored(H)[2]
     simulator = make_simulator(PROBLEMS[H], seed)
-    simulator.learn(simulator.start(FixedPolicy(agent.policy_), episodes), agent.decoder_)
+    simulator.learn(simulator.start(FixedPolicy(agent.policy_.pi), episodes), agent.decoder_)
 
 
 def exploit_naive(H: int, episodes: int, seed: int) -> None:
+    """Follow the policy of PCID in the naive loop."""
     agent, env, _ = explored(H)
     agent.exploit(env, episodes)
 
 
 def pcid(H: int, naive_episodes: int, fast_episodes: int) -> Row:
+    """Return the row of PCID after its exploration."""
     return Row(
         f"PCID exploiting H={H}",
         functools.partial(exploit_naive, H, naive_episodes),
@@ -171,7 +181,7 @@ def pcid(H: int, naive_episodes: int, fast_episodes: int) -> Row:
 
 
 def pcid_exploring(H: int) -> Row:
-    """Both explore for real; the naive one is fast enough to be waited for."""
+    """Return the row of PCID's exploration, which is the same for both."""
 
     def slow(seed: int) -> None:
         env = naive.LockBernoulli(H, SWITCH, seed=seed)
@@ -184,6 +194,7 @@ def pcid_exploring(H: int) -> Row:
 
 
 def rows(quick: bool) -> list[Row]:
+    """Return all rows of the table."""
     fewer = 10 if quick else 1
     return (
         [
@@ -210,15 +221,17 @@ def rows(quick: bool) -> list[Row]:
     )
 
 
-# --- how it is measured --------------------------------------------------------------------------
+# --- how it is measured ---------------------------------------------------------------------------
 def seconds(function: Callable[..., object], *arguments: Any) -> float:
+    """Return the CPU seconds of a call."""
     start = time.process_time()
     function(*arguments)
     return time.process_time() - start
 
 
 def measure(row: Row, repetitions: int) -> dict[str, Any]:
-    row.fast(0)  # compiled, or loaded from the cache, before the clock starts
+    """Measure a row, alternating between naive and blockmdp."""
+    row.fast(0)  # compile, or load from the cache, before the clock starts
     times = [(seconds(row.naive, i), seconds(row.fast, i)) for i in range(repetitions)]
     slow, fast = (min(t) for t in zip(*times))
     slow, fast = row.naive_steps / slow, row.fast_steps / fast
@@ -234,7 +247,7 @@ def measure(row: Row, repetitions: int) -> dict[str, Any]:
 
 
 def flatness(repetitions: int, quick: bool) -> list[dict[str, Any]]:
-    """Nanoseconds a step of OracleQ-lat, H = 20, over three orders of magnitude of episodes."""
+    """Measure nanoseconds per step of OracleQ-lat, H = 20, for different numbers of episodes."""
     counts = (10**4, 10**5) if quick else (10**4, 10**5, 10**6)
     best = dict.fromkeys(counts, np.inf)
     for i in range(repetitions):
@@ -244,7 +257,7 @@ def flatness(repetitions: int, quick: bool) -> list[dict[str, Any]]:
 
 
 def engines(repetitions: int) -> list[dict[str, Any]]:
-    """Steps a second of OracleQ-lat, H = 20, in each of the three engines."""
+    """Measure steps per second of OracleQ-lat, H = 20, in each engine."""
     episodes = {"compiled": 100_000, "interpreted": 200, "stepwise": 200}
     result = []
     for engine, n in episodes.items():
@@ -254,7 +267,7 @@ def engines(repetitions: int) -> list[dict[str, Any]]:
 
 
 def first_fits() -> dict[str, float]:
-    """How much longer the first fit of a kind takes than the second, in seconds."""
+    """Measure how many seconds the first fit of each learner takes longer than the second."""
     extra = {}
     for on in ("latent", "observation"):
         for learner in LEARNERS:
@@ -264,16 +277,16 @@ def first_fits() -> dict[str, float]:
 
 
 def peak_memory() -> dict[str, float]:
-    """Peak memory, in MB, once the package is imported, and after OracleQ-obs, H = 20, 50k."""
+    """Measure peak memory in MB after the import, and after 50,000 episodes of OracleQ-obs."""
     before = peak_mb()
     fit("OracleQ", "observation", 20, 50_000, 0)
     return {"imported": before, "peak": peak_mb()}
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held so far, in MB."""
+    """Return the peak memory of this process so far, in MB."""
     status = Path("/proc/self/status")
-    if status.is_file():  # on Linux ru_maxrss is at least what the parent held
+    if status.is_file():  # on Linux, ru_maxrss includes the memory of the parent process
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 2**10
     unit = 2**20 if sys.platform == "darwin" else 2**10
@@ -286,24 +299,24 @@ SIZES = {
     "A": [(10, 10, A) for A in (5, 20, 50)],
     "all": [(200, 100, 50)],
 }
-AGENTS = {"UCBVI-lat": 2_000, "URL online": 200}  # episodes
+AGENTS = {"UCBVI-lat": 2_000, "OnlineURL": 200}  # episodes
 
 
 def scaled(agent: str, H: int, S: int, A: int, episodes: int) -> dict[str, float]:
-    """Milliseconds an episode and the process's peak memory, on a random Block MDP of that size."""
+    """Measure milliseconds per episode and peak memory on a random Block MDP of a given size."""
     problem = bm.random_block_mdp(horizon=H, n_states=S, n_actions=A, seed=0)
     learner = bm.UCBVI(bonus=0.0)
     maker = {
         "UCBVI-lat": lambda: bm.Tabular(learner),
-        "URL online": lambda: bm.URL(learner=learner, pool_levels=False),
+        "OnlineURL": lambda: bm.OnlineURL(learner=learner, pool_levels=False),
     }[agent]
-    maker().fit(bm.random_block_mdp(horizon=3, seed=0), 5)  # compiled before the clock starts
+    maker().fit(bm.random_block_mdp(horizon=3, seed=0), 5)  # compile before the clock starts
     took = seconds(maker().fit, problem, episodes)
     return {"milliseconds_per_episode": took / episodes * 1e3, "peak_mb": peak_mb()}
 
 
 def scaling(quick: bool) -> list[dict[str, Any]]:
-    """How time and memory grow with the horizon, the states and the actions."""
+    """Measure how time and memory grow with the horizon, the states and the actions."""
     rows = []
     for axis, sizes in SIZES.items():
         for H, S, A in sizes[: 2 if quick else None]:
@@ -322,7 +335,7 @@ def scaling(quick: bool) -> list[dict[str, Any]]:
 
 
 def in_fresh_process(function: str, *arguments: Any, **environment: str) -> Any:
-    """What a function of this file returns in a process of its own."""
+    """Call a function of this file in a fresh process, and return its result."""
     call = f"b.{function}(*{arguments!r})"
     code = f"import json, benchmarks.__main__ as b; print(json.dumps({call}))"
     done = subprocess.run(
@@ -337,27 +350,28 @@ def in_fresh_process(function: str, *arguments: Any, **environment: str) -> Any:
 
 
 def naive_speeds(table: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `blockmdp reproduce` compares itself with, where nobody has run the benchmarks."""
+    """Return the naive speeds, which `blockmdp reproduce` uses if there are no benchmarks."""
     fields = ("name", "naive_steps_per_second")
     rows = [{field: row[field] for field in fields} for row in table]
     return {"made_by": "python -m benchmarks --naive", "rows": rows}
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 def main() -> None:
+    """Measure everything, print tables and write a JSON file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed.")
-    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--quick", action="store_true", help="measure less, in a few minutes")
     parser.add_argument(
         "--out",
         type=Path,
-        help="where to write the figures (results/bench.json, or bench-quick.json if --quick)",
+        help="output file (default: results/bench.json, or bench-quick.json with --quick)",
     )
     parser.add_argument(
         "--naive",
         type=Path,
         metavar="FILE",
-        help="write the naive speeds there too, as the package brings them along "
-        "(src/blockmdp/paper/naive.json)",
+        help="also write the naive speeds to this file (src/blockmdp/paper/naive.json in the "
+        "package)",
     )
     args = parser.parse_args()
     quick, repetitions = args.quick, 2 if args.quick else 5
@@ -366,8 +380,8 @@ def main() -> None:
 
     memory = in_fresh_process("peak_memory")
 
-    print(f"Locks with switch {SWITCH:g}; environment steps per second, learning included;")
-    print(f"one core, naive and blockmdp by turns, best of {repetitions} each\n")
+    print(f"Environment steps per second, learning included; locks with switch {SWITCH:g};")
+    print(f"alternating, single-core CPU time, best of {repetitions}\n")
     print(f"{'':<24}{'naive':>10}{'blockmdp':>14}{'ratio':>9}")
     table = []
     for row in rows(quick):
@@ -394,18 +408,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         compiling = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
         loading = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
-    print("\nseconds that a process's first fit takes beyond its second, in this order")
+    print("\nseconds that the first fit in a process takes longer than the second, in this order")
     print(f"{'':<20}{'no cache':>10}{'cached':>10}")
     for name in compiling:
         print(f"{name:<20}{compiling[name]:>10.2f}{loading[name]:>10.2f}")
     print(f"{'all':<20}{sum(compiling.values()):>10.2f}{sum(loading.values()):>10.2f}")
 
-    print("\nscaling on random Block MDPs: milliseconds an episode, peak memory in MB")
+    print("\nscaling on random Block MDPs: milliseconds per episode, peak memory in MB")
     print(f"{'':<12}{'H':>5}{'S':>5}{'A':>5}{'ms':>12}{'MB':>10}")
     sizes = scaling(quick)
 
     print("\npeak memory of OracleQ-obs, H = 20, 50,000 episodes")
-    print(f"{memory['peak']:.0f} MB, of which {memory['imported']:.0f} MB are the imports")
+    print(f"{memory['peak']:.0f} MB, of which imports take {memory['imported']:.0f} MB")
 
     result = {
         "quick": quick,

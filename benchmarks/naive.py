@@ -1,11 +1,11 @@
-"""The naive baseline: the locks and their learners as research code is ordinarily written.
+"""The naive baseline: the locks and their learners, written as research code usually is.
 
-An environment object is stepped once per action and builds its observation array every time,
-whoever looks; learners keep Q in a dictionary; a scikit-learn pipeline is asked to `predict` one
-observation at a time. Nothing here is slowed down on purpose, and nothing is tuned: it is what the
-compiled engine is measured against. It stands on its own and imports nothing of the package.
+An environment object takes one action at a time and builds an observation array in every step, even
+if nobody looks at it. Learners keep Q in a dictionary. A scikit-learn pipeline predicts one
+observation at a time. The code is neither slowed down nor tuned. blockmdp is measured against it,
+so it imports nothing from the package.
 
-`python benchmarks/naive.py` prints what a step costs and when OracleQ has learnt the lock.
+`python benchmarks/naive.py` prints the cost of a step, and when OracleQ solves the lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Lock:
-    """The combination lock of Feng et al. 2020, Section 5; subclasses say what is observed."""
+    """The combination lock of Feng et al. (2020), Section 5; subclasses define observations."""
 
     n_states = 3
     n_actions = 4
@@ -25,8 +25,8 @@ class Lock:
         self.horizon = horizon
         self.switch = switch
         self.rng = np.random.default_rng(seed)
-        # for each level and live state, the actions in a random order: the first leads to state 0
-        # (up to a switch), the second to state 1, the other two are fatal
+        # for each level and live state, a random order of the actions: the first one leads to state
+        # 0 (up to a switch), the second to state 1, the other two are fatal
         self.roles = [
             [self.rng.permutation(self.n_actions) for live in range(2)] for h in range(horizon)
         ]
@@ -84,7 +84,8 @@ class LockGaussian(Lock):
 class OracleQ:
     """Q-learning with upper confidence bounds (Jin et al. 2018).
 
-    As in the experiments of Feng et al.: constant rate, bonus c * sqrt(H / n), start and cap 1.
+    As in the experiments of Feng et al. (2020), the learning rate is constant, the bonus is
+    c * sqrt(H / n), and Q starts at 1 and is capped there.
     """
 
     def __init__(self, horizon, n_actions, lr=0.1, c=0.001, seed=None):
@@ -104,7 +105,7 @@ class OracleQ:
         return self.rng.choice(np.flatnonzero(q == q.max()))
 
     def update(self, trajectory):
-        """Learn from an episode, a list of (key, action, reward), from first step to last."""
+        """Learn from an episode, a list of (key, action, reward) in the order of the steps."""
         for h, (key, a, r) in enumerate(trajectory):
             v_next = 0.0
             if h + 1 < len(trajectory):
@@ -116,9 +117,9 @@ class OracleQ:
 
 
 class QLearning:
-    """Q-learning from zero, epsilon-greedy.
+    """Epsilon-greedy Q-learning that starts at 0.
 
-    Epsilon falls linearly from 1, by 1 / decay_episodes an episode, to `final_epsilon`.
+    Epsilon falls linearly from 1 to `final_epsilon`, by 1 / decay_episodes in each episode.
     """
 
     def __init__(self, n_actions, lr=0.1, decay_episodes=100, final_epsilon=0.01, seed=None):
@@ -140,7 +141,7 @@ class QLearning:
         return self.rng.choice(np.flatnonzero(q == q.max()))
 
     def update(self, trajectory):
-        """Learn from an episode, a list of (key, action, reward), from first step to last."""
+        """Learn from an episode, a list of (key, action, reward) in the order of the steps."""
         for h, (key, a, r) in enumerate(trajectory):
             v_next = 0.0
             if h + 1 < len(trajectory):
@@ -151,7 +152,7 @@ class QLearning:
 
 
 def run(env, learner, episodes, on="latent"):
-    """Learn on latent states or on raw observations; the returns of all episodes, (episodes,)."""
+    """Learn on latent states or on raw observations; return the returns, (episodes,)."""
     if on not in ("latent", "observation"):
         raise ValueError(f"on must be 'latent' or 'observation', got {on!r}")
     returns = np.zeros(episodes)
@@ -172,7 +173,7 @@ def run(env, learner, episodes, on="latent"):
 
 
 def run_url(env, estimator, learner, episodes):
-    """Learn on the labels that a fitted scikit-learn estimator predicts; the returns."""
+    """Learn on the labels that a fitted scikit-learn estimator predicts; return the returns."""
     returns = np.zeros(episodes)
     for k in range(episodes):
         trajectory = []
@@ -200,11 +201,11 @@ class PCID:
         self.n_clusters = n_clusters
         self.rng = np.random.default_rng(seed)
         self.models = []  # for levels 1, 2, ...: (regression, cluster centres)
-        self.P = []  # transitions found, (state, action, next state) for each level
+        self.P = []  # estimated transitions (state, action, next state) of each level
         self.R = []
 
     def decode(self, h, x):
-        """The state that an observation of level h is taken for."""
+        """Return the label of an observation at level h."""
         if h == 0:
             return 0
         regression, centres = self.models[h - 1]
@@ -212,7 +213,7 @@ class PCID:
         return int(np.argmin(((centres - g) ** 2).sum(axis=1)))
 
     def plan(self, reward, last):
-        """The best policy for a reward at each (level, state, action) plus `last`; a list."""
+        """Return the best policy for a reward per level plus final values `last`, as a list."""
         V = last
         policy = []
         for h in reversed(range(len(self.P))):
@@ -222,7 +223,7 @@ class PCID:
         return policy[::-1]
 
     def explore(self, env):
-        """Find the states of each level in turn; n trajectories a level."""
+        """Find the states of one level after the other, with n trajectories per level."""
         states = 1
         for h in range(self.horizon):
             nothing = [np.zeros(P.shape[:2]) for P in self.P]
@@ -266,7 +267,7 @@ class PCID:
         return k
 
     def exploit(self, env, episodes):
-        """FixedPolicy the best policy of the learnt model; the returns."""
+        """Follow the best policy of the learnt model; return the returns."""
         policy = self.plan(self.R, np.zeros(self.P[-1].shape[2]))
         returns = np.zeros(episodes)
         for k in range(episodes):
@@ -278,7 +279,7 @@ class PCID:
 
 
 def collect(env, episodes, seed=None):
-    """Observations of random trajectories, to fit an estimator on: (episodes * (H + 1), dim)."""
+    """Return observations of random trajectories, (episodes * (H + 1), dim)."""
     rng = np.random.default_rng(seed)
     data = []
     for _ in range(episodes):
@@ -292,34 +293,34 @@ def collect(env, episodes, seed=None):
 
 
 def seconds(function, *args, **kwargs):
-    """What a call returns, and how long it took."""
+    """Return the result of a call, and how long it took."""
     start = time.perf_counter()
     result = function(*args, **kwargs)
     return result, time.perf_counter() - start
 
 
 def steps_per_second(env, learner, episodes, on="latent"):
-    """Environment steps a second of `run`, learning included."""
+    """Return the environment steps per second of `run`, learning included."""
     _, took = seconds(run, env, learner, episodes, on=on)
     return episodes * env.horizon / took
 
 
 def steps_per_second_url(env, estimator, learner, episodes):
-    """Environment steps a second of `run_url`, learning included."""
+    """Return the environment steps per second of `run_url`, learning included."""
     _, took = seconds(run_url, env, estimator, learner, episodes)
     return episodes * env.horizon / took
 
 
 def solved_at(returns, window=1000, level=0.45):
-    """Episodes until the mean of the last `window` returns exceeds `level`; None if never."""
+    """Return the episodes until the mean of `window` returns exceeds `level`; None if never."""
     means = np.convolve(returns, np.ones(window) / window, mode="valid")
     above = np.flatnonzero(means > level)
     return int(above[0]) + window if len(above) else None
 
 
 def main():
-    """Print the cost of a step, and when OracleQ on latent states has learnt the lock."""
-    print("microseconds a step, median of 5    H=5   H=20")
+    """Print the cost of a step, and when OracleQ on latent states solves the lock."""
+    print("microseconds per step, median of 5  H=5   H=20")
     for name, lock in (("LockBernoulli", LockBernoulli), ("LockGaussian", LockGaussian)):
         for on in ("latent", "observation"):
             cost = {}

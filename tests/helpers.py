@@ -1,4 +1,4 @@
-"""What several tests share: a learner that only writes down, and ways to run it."""
+"""What several tests share: a learner that records what it sees, and fresh processes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from blockmdp import Learner
+from blockmdp import Learner, rng, streams
+from blockmdp.jit import is_compiled
 from blockmdp.rng import integer
 
 WINDOW, ENOUGH = 1000, 0.45
 
 
 def solved_at(returns):
-    """Episodes until the mean return of the last 1000 exceeds 0.45; infinitely many if never."""
+    """Return the episodes until the mean of the last 1000 returns exceeds 0.45; inf if never."""
     total = np.cumsum(np.append(0.0, returns))
     solved = np.flatnonzero(total[WINDOW:] - total[:-WINDOW] > ENOUGH * WINDOW)
     return WINDOW + solved[0] if len(solved) else np.inf
 
 
-# --- a learner that writes down what it is shown --------------------------------------------------
+# --- a learner that records what it sees ----------------------------------------------------------
 class Record(NamedTuple):
     action: Any  # (K, H), as are the next three
     label: Any
     next_label: Any
     reward: Any
-    planned: Any  # (K,) how often `plan` was called for an episode
-    now: Any  # (1,) the episode that `update` is in
+    planned: Any  # (K,) number of calls of `plan` in each episode
+    now: Any  # (1,) the present episode
     count: Any  # (H, S, A)
 
 
@@ -54,7 +55,7 @@ def _plan(tables, k, key):
 
 
 class PlainRecorder(Learner):
-    """Acts at random and writes down every step, in plain Python."""
+    """Acts at random and records every step, in plain Python."""
 
     def tables(self, H, S, A, episodes):
         blank = [np.full((episodes, H), -7) for _ in range(3)]
@@ -77,9 +78,41 @@ class Recorder(PlainRecorder):
     plan = staticmethod(njit(_plan))
 
 
+# --- random numbers -------------------------------------------------------------------------------
+def numbers(keys, *, compiled):
+    """Numbers of all functions of `blockmdp.rng`, by name."""
+    assert is_compiled(rng.normal) == compiled
+    few = keys[::50]
+    scalars = {
+        name: np.array([function(k, i) for k in few[:40] for i in (0, 1, 2**40)], dtype)
+        for name, dtype, function in (
+            ("draw", np.uint64, rng.draw),
+            ("child", np.uint64, rng.child),
+            ("step", np.uint64, rng.step),
+            ("uniform", np.float64, rng.uniform),
+            ("normal", np.float64, rng.normal),
+            ("integer", np.int64, lambda k, i: rng.integer(k, i, 10)),
+            ("gamma", np.float64, lambda k, i: rng.gamma(k, i, 0.3)),
+        )
+    }
+    return scalars | {
+        "children": rng.children(keys[0], 5, 3000),
+        "roots": np.array([rng.root(s, t) for s in (0, 1, 2**64 - 1) for t in range(5)]),
+        "noise": np.array([streams.noise(7, h, s) for h in range(5) for s in range(3)]),
+        "uniforms": rng.uniforms(few, 40),
+        "first normals": rng.normals(keys, 1),
+        "normals": rng.normals(few, 100),
+        "normals, float32": rng.normals(few, 10, np.float32),
+        "truncated, wide": rng.truncated_normals(few, 20, 2.495),
+        "truncated, narrow": rng.truncated_normals(few, 20, 0.499),
+        "bits": rng.bits(few, 150),
+        "bits, float64": rng.bits(few, 150, np.float64),
+    }
+
+
 # --- other processes ------------------------------------------------------------------------------
 def python(code, *, cwd=Path(__file__).parent, env=()):
-    """What a fresh Python prints, beside this file and with more environment variables."""
+    """Return what a fresh Python prints, in this folder and with more environment variables."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,

@@ -1,49 +1,82 @@
-"""numba's cache: used where it can be, done without where it cannot, never out of date."""
+"""The cache of compiled code: used if possible, not needed, and never out of date."""
 
 from __future__ import annotations
 
+import importlib.util
+import pickle
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import python
 
 import blockmdp
-from blockmdp import rng
+from blockmdp import jit, rng
+from blockmdp.emissions import branches
+from blockmdp.jit import interpreted
 
 SOURCE = Path(blockmdp.__file__).parent
 
-# A small problem, made by hand so that little is compiled. Prints where the package was found,
-# whether there is a cache, how many loops came from it and how many were compiled, and the sum of
-# the learnt table: by the compiled loop and by the interpreted one.
-FIT = """
+# A small loop in emissions.py that inlines a function of rng.py. The code prints where the package
+# was found, the cache directory, loops loaded and compiled, and the result of both versions.
+BRANCHES = """
 import numpy as np
+import blockmdp
+from blockmdp.emissions import branches
+from blockmdp.jit import interpreted
+keys = np.array([7], np.uint64)
+compiled, plain = branches(keys, 3)[0], interpreted(branches)(keys, 3)[0]
+s = branches.stats
+print(blockmdp.__file__, s.cache_path, sum(s.cache_hits.values()), sum(s.cache_misses.values()))
+print(compiled, plain)
+"""
+
+# The episode loop of a learner of the package, and of a learner that a user might write.
+FIT = """
+from typing import Any, NamedTuple
+import numba, numpy as np
 import blockmdp as bm
 from blockmdp.learners.oracleq import loop
 P = np.zeros((3, 2, 2, 2))
 P[:, 0] = [[0.5, 0.5], [0, 1]]
 P[:, 1] = [[0, 1], [1, 0]]
 m = bm.BlockMDP([0.5, 0.5], P, [0.0, 0.4], 0.5, emission=bm.OneHotBernoulli(2, 1))
-def total(engine):
-    agent = bm.Tabular(bm.OracleQ(v_max=3.0)).fit(m, 200, seed=1, engine=engine)
-    return repr(float(agent.tables_.q.sum()))
-compiled = total("compiled")
-hits, misses = (sum(c.values()) for c in (loop.stats.cache_hits, loop.stats.cache_misses))
-print(bm.__file__, loop.stats.cache_path is not None, hits, misses, compiled, total("interpreted"))
+agent = bm.Tabular(bm.OracleQ(v_max=3.0)).fit(m, 200, seed=1)
+
+class Tables(NamedTuple):
+    q: Any
+
+class Uniform(bm.Learner):
+    def tables(self, H, S, A, episodes):
+        return Tables(np.zeros((H, S, A)))
+
+    act = staticmethod(numba.njit(lambda tables, k, h, s, key: bm.rng.integer(key, 0, 2)))
+
+    @staticmethod
+    @numba.njit
+    def update(tables, h, s, a, r, s_next):
+        tables.q[h, s, a] += 1
+
+users = bm.Tabular(Uniform()).fit(m, 20, engine="compiled")
+assert users.tables_.q.sum() == 60
+s = loop.stats
+print(bm.__file__, s.cache_path, sum(s.cache_hits.values()), sum(s.cache_misses.values()))
+print(repr(float(agent.tables_.q.sum())), 0)
 """
 
 
 class Printed:
     def __init__(self, text):
-        self.file, cached, hits, misses, self.compiled, self.interpreted = text.split()
-        self.cached, self.hits, self.misses = cached == "True", int(hits), int(misses)
+        self.file, self.cache, hits, misses, self.compiled, self.interpreted = text.split()
+        self.hits, self.misses = int(hits), int(misses)
 
 
-def fit(package, *, env=(), before=""):
-    """Fit with a copy of the package, in a process of its own."""
-    env = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", **dict(env)}
-    # not beside the tests, whose directory would come first on the path
-    printed = Printed(python(before + FIT, cwd="/", env=env))
+def run(code, package, **env):
+    """Run code in a fresh process, with a copy of the package."""
+    env = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", **env}
+    # not in the folder of the tests, which would come first on the path
+    printed = Printed(python(code, cwd="/", env=env))
     assert Path(printed.file).parent == package
     return printed
 
@@ -53,56 +86,51 @@ def copy_package(to):
 
 
 @pytest.fixture(scope="module")
-def cached(tmp_path_factory):
-    """A copy of the package, a cache directory that one process has filled, and what it printed."""
-    package = copy_package(tmp_path_factory.mktemp("source"))
-    env = {"NUMBA_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
-    return package, env, fit(package, env=env)
+def package(tmp_path_factory):
+    return copy_package(tmp_path_factory.mktemp("source"))
 
 
-def test_a_second_process_compiles_nothing(cached):
-    package, env, first = cached
-    assert (first.cached, first.hits, first.misses) == (True, 0, 1)
-    second = fit(package, env=env)
-    assert (second.cached, second.hits, second.misses) == (True, 1, 0)
-    assert first.compiled == first.interpreted == second.compiled
+EXPECTED = branches(np.array([7], np.uint64), 3)[0]
 
 
-def test_a_change_to_a_function_inlined_from_another_file_is_noticed(cached, tmp_path):
-    package, env, before = cached
-    shutil.copytree(env["NUMBA_CACHE_DIR"], tmp_path / "cache")
-    base = package / "learners" / "base.py"
-    text = base.read_text()
-    best = "        v = max(v, q[h, s, b])\n"
-    assert text.count(best) == 1
-    base.write_text(text.replace(best, "        v = 0.125\n"))
+def test_a_second_process_loads_the_loop_and_adds_nothing_to_the_cache(package, tmp_path):
+    first, files = run(FIT, package, NUMBA_CACHE_DIR=str(tmp_path)), set(tmp_path.rglob("*.nb?"))
+    assert (first.hits, first.misses) == (0, 1)
+    second = run(FIT, package, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (second.hits, second.misses) == (1, 0)
+    assert first.compiled == second.compiled
+    assert set(tmp_path.rglob("*.nb?")) == files  # also none for the learner of the user
+
+
+def test_a_change_to_a_function_inlined_from_another_file_is_noticed(package, tmp_path):
+    before = run(BRANCHES, package, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (before.hits, before.misses) == (0, 1)
+    assert before.compiled == before.interpreted == str(EXPECTED)
+    changed = package / "rng.py"
+    text = changed.read_text()
+    constant = "_BRANCH = np.uint64(0xD1B54A32D192ED03)"
+    assert text.count(constant) == 1
+    changed.write_text(text.replace(constant, "_BRANCH = np.uint64(1)"))
     try:
-        after = fit(package, env={"NUMBA_CACHE_DIR": str(tmp_path / "cache")})
+        after = run(BRANCHES, package, NUMBA_CACHE_DIR=str(tmp_path))
     finally:
-        base.write_text(text)
-    assert (after.cached, after.hits, after.misses) == (True, 0, 1)
+        changed.write_text(text)
+    assert (after.hits, after.misses) == (0, 1)
     assert after.compiled == after.interpreted != before.compiled
 
 
-def test_where_no_cache_directory_can_be_made_loops_compile_without(tmp_path):
+def test_without_a_cache_directory_loops_compile_in_memory(tmp_path):
     package = copy_package(tmp_path)
     for folder in (package, *filter(Path.is_dir, package.rglob("*"))):
-        (folder / "__pycache__").touch()  # a file is in the way, also for root
+        (folder / "__pycache__").touch()  # a file that is in the way, also for root
     (tmp_path / "file").touch()
     names = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
-    env = {name: str(tmp_path / "file" / name) for name in names}
-    code = (
-        "import blockmdp as bm\n"
-        "key = bm.rng.root(0)\n"
-        "print(bm.__file__, bm.rng._children.stats.cache_path, *bm.rng.children(key, 0, 2))"
-    )
-    file, cache, *numbers = python(code, cwd="/", env={**env, "PYTHONPATH": str(tmp_path)}).split()
-    assert Path(file).parent == package
-    assert cache == "None"
-    assert list(map(int, numbers)) == rng.children(rng.root(0), 0, 2).tolist()
+    printed = run(BRANCHES, package, **{name: str(tmp_path / "file" / name) for name in names})
+    assert printed.cache == "None"
+    assert printed.compiled == printed.interpreted == str(EXPECTED)
 
 
-def test_in_a_read_only_home_all_works_without(cached, tmp_path):
+def test_in_a_read_only_home_loops_compile_in_memory(tmp_path):
     package, home = copy_package(tmp_path), tmp_path / "home"
     home.mkdir()
     paths = [home, package, *package.rglob("*")]
@@ -110,50 +138,69 @@ def test_in_a_read_only_home_all_works_without(cached, tmp_path):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
         env = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "NUMBA_CACHE_DIR": ""}
-        printed = fit(package, env=env, before=LIKE_ANYONE + f"assert not writable({str(home)!r})")
+        code = WITHOUT_ROOT + f"assert not os.access({str(home)!r}, os.W_OK)\n" + BRANCHES
+        printed = run(code, package, **env)
     finally:
         for path in paths:
             path.chmod(0o755)
-    assert not printed.cached
-    assert printed.compiled == printed.interpreted == cached[2].compiled
+    assert printed.cache == "None"
+    assert printed.compiled == printed.interpreted == str(EXPECTED)
 
 
-# Root may write anywhere, by a capability that Linux lets it give up for the programs it starts.
-LIKE_ANYONE = """
+# Root may write anywhere. On Linux it can give up this right for the programs that it starts.
+WITHOUT_ROOT = """
 import ctypes, os, sys
-def writable(path):
-    return os.access(path, os.W_OK)
-if os.geteuid() == 0 and "LIKE_ANYONE" not in os.environ:
+if os.geteuid() == 0 and "WITHOUT_ROOT" not in os.environ:
     PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
     assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0
-    os.environ["LIKE_ANYONE"] = "yes"
+    os.environ["WITHOUT_ROOT"] = "yes"
     os.execv(sys.executable, sys.orig_argv)
 """
 
 
-USER = """
-import numba, numpy as np
-import blockmdp as bm
-from blockmdp.rng import integer
-class Uniform(bm.Learner):
-    def tables(self, H, S, A, episodes):
-        return (np.zeros((H, S, A)),)
-    act = staticmethod(numba.njit(lambda tables, k, h, s, key: integer(key, 0, 2)))
-    @staticmethod
-    @numba.njit
-    def update(tables, h, s, a, r, s_next):
-        tables[0][h, s, a] += 1
-m = bm.BlockMDP([1.0], np.ones((1, 1, 2, 1)), 1.0, emission=bm.OneHotBernoulli(1, 1))
-print(bm.Tabular(Uniform()).fit(m, 20, engine="compiled").tables_[0].sum())
-"""
+# --- a cache index that cannot be used ------------------------------------------------------------
+@pytest.fixture
+def compile_double(tmp_path):
+    """Import a module with one compiled function and call it; return (loaded, compiled)."""
+    file = tmp_path / "doubling.py"
+    file.write_text("from blockmdp.jit import jit\n@jit\ndef double(x):\n    return 2 * x\n")
+
+    def load():
+        spec = importlib.util.spec_from_file_location("doubling", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert module.double(21) == 42
+        stats = module.double.stats
+        return sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
+
+    return load
 
 
-def test_a_users_own_learner_leaves_nothing_more_in_the_cache_each_time(cached):
-    package, env, _ = cached
-    env = {**env, "PYTHONPATH": str(package.parent)}
-    folder = Path(env["NUMBA_CACHE_DIR"])
-    counts = []
-    for _ in range(2):
-        assert python(USER, cwd="/", env=env).split() == ["20.0"]
-        counts.append(len(list(folder.rglob("*.nbc"))))
-    assert counts[0] == counts[1]
+def test_an_index_that_cannot_be_unpickled_is_replaced(compile_double, tmp_path):
+    assert compile_double() == (0, 1)
+    assert compile_double() == (1, 0)
+    (index,) = tmp_path.rglob("*.nbi")
+    with index.open("rb") as f:
+        version = pickle.load(f)
+    lost_class = b"cblockmdp.kernels.gone\nTables\n."  # as another version of the package writes it
+    for junk in (lost_class, b"", b"no pickle"):
+        index.write_bytes(pickle.dumps(version) + junk)
+        assert compile_double() == (0, 1)
+        assert compile_double() == (1, 0)
+
+
+def test_an_index_of_another_version_of_the_package_is_replaced(compile_double, monkeypatch):
+    assert compile_double() == (0, 1)
+    monkeypatch.setattr(jit, "_STAMP", "another version")
+    assert compile_double() == (0, 1)
+    assert compile_double() == (1, 0)
+
+
+# --- interpreted functions ------------------------------------------------------------------------
+def test_keys_overflow_without_a_warning_in_interpreted_functions():
+    keys = rng.children(rng.root(0), 0, 5)  # warnings are errors in all tests
+    assert np.array_equal(interpreted(branches)(keys, 3), branches(keys, 3))
+    for key in keys:
+        assert interpreted(rng.child)(key, 3) == rng.child(key, 3) == rng.key(key, 3)
+        assert interpreted(rng.step)(key, 3) == rng.step(key, 3)
+        assert interpreted(rng.uniform)(key, 3) == rng.uniform(key, 3)

@@ -1,7 +1,7 @@
-"""The law of learning, over 50 seeds: what was measured on the authors' own code.
+"""How fast learners learn, over 50 seeds, against measurements of the authors' own code.
 
-"Solved at n" is defined in `helpers.solved_at`. The problem's seed is the run's seed, so every run
-has a combination of its own.
+`helpers.solved_at` defines when a run is solved. The problem and the run have the same seed, so
+every run has another combination.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from blockmdp import OracleQ, QLearning, Tabular, lock_bernoulli
 
 SEEDS = range(50)
 SWITCHES = [0.0, 0.2, 0.5]
-MEDIAN = {5: 1400, 10: 2000, 20: 3100}  # trajectories, the same at each switch
+MEDIAN = {5: 1400, 10: 2000, 20: 3100}  # trajectories, for every switch
 
 
 def returns(learner, on, horizon, switch, episodes):
-    """(seeds, episodes)"""
+    """Return the returns of all seeds, (seeds, episodes)."""
     return np.array(
         [
             Tabular(learner, on)
@@ -30,7 +30,7 @@ def returns(learner, on, horizon, switch, episodes):
 
 
 def solutions(learner, on, horizon, switch, episodes):
-    """Episodes until solved, of each seed; printed in short (`pytest -s`)."""
+    """Return the episodes until each seed is solved; `pytest -s` prints a summary."""
     n = np.array([solved_at(r) for r in returns(learner, on, horizon, switch, episodes)])
     solved = n[np.isfinite(n)]
     middle = (
@@ -40,7 +40,7 @@ def solutions(learner, on, horizon, switch, episodes):
     return n
 
 
-def test_solved_means_more_than_450_of_the_last_1000():
+def test_solved_means_that_the_last_1000_returns_sum_to_more_than_450():
     r = np.zeros(3000)
     r[1500:1950] = 1
     assert solved_at(r) == np.inf
@@ -76,8 +76,8 @@ def test_qlearning_solves_the_short_lock(switch):
 def test_qlearning_earns_nothing_at_horizon_20(lr, exploration, switch):
     learner = QLearning(lr=lr, exploration=exploration)
     r = returns(learner, "latent", 20, switch, 50_000)
-    # a random walk survives with probability 2**-20: about one hit in all 50 seeds together
-    print(f"\n{learner}, H=20, switch={switch}: {int(r.sum())} hits in {r.size} episodes")
+    # random actions survive with probability 2**-20: about one reward in all 50 seeds together
+    print(f"\n{learner}, H=20, switch={switch}: {int(r.sum())} rewards in {r.size} episodes")
     assert r.sum() <= 10
     assert np.median(r.sum(axis=1)) == 0
 

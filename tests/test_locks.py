@@ -1,4 +1,4 @@
-"""The locks, sentence by sentence as Section 5 of Feng et al. 2020 has them."""
+"""The locks, sentence by sentence as in Section 5 of Feng et al. (2020)."""
 
 from __future__ import annotations
 
@@ -19,83 +19,81 @@ SWITCHES = [0.0, 0.2, 0.5, 0.8, 1.0]
 LIVE, DEAD = (0, 1), 2
 PAIRS = list(itertools.permutations(range(4), 2))
 
-both_locks = pytest.mark.parametrize("lock", [lock_bernoulli, lock_gaussian])
+LOCKS = (lock_bernoulli, lock_gaussian)
 exact = settings(deadline=None, max_examples=25)
 
 
 def roles(m):
-    """The two good actions, (to live state 0, to live state 1), of each level and live state."""
+    """Return the good actions (H, 2, 2): those to live states 0 and 1, by level and live state."""
     good = m.transitions[:, :2, :, :2]  # (H, live, A, live)
     return good.argmax(axis=2)
 
 
 # --- "at level h, from states s1 and s2 one action leads ..." -------------------------------------
-@both_locks
-@pytest.mark.parametrize("switch", SWITCHES)
-@pytest.mark.parametrize("horizon", [1, 2, 20])
-def test_each_live_state_has_one_action_each_way_and_two_fatal_ones(lock, horizon, switch):
-    m = lock(horizon=horizon, switch=switch, seed=3)
-    assert m.transitions.shape == (horizon, 3, 4, 3)
-    wanted = sorted([[1 - switch, switch, 0], [switch, 1 - switch, 0], [0, 0, 1], [0, 0, 1]])
-    for h in range(horizon):
-        for s in LIVE:
-            assert sorted(m.transitions[h, s].tolist()) == wanted
+def test_each_live_state_has_one_action_each_way_and_two_fatal_ones():
+    for lock, switch, horizon in itertools.product(LOCKS, SWITCHES, (1, 2, 20)):
+        m = lock(horizon=horizon, switch=switch, seed=3)
+        assert m.transitions.shape == (horizon, 3, 4, 3)
+        wanted = sorted([[1 - switch, switch, 0], [switch, 1 - switch, 0], [0, 0, 1], [0, 0, 1]])
+        for h in range(horizon):
+            for s in LIVE:
+                assert sorted(m.transitions[h, s].tolist()) == wanted
 
 
-@both_locks
-def test_nothing_leaves_the_dead_state(lock):
-    m = lock(horizon=6)
-    assert np.all(m.transitions[:, DEAD, :, DEAD] == 1)
-    assert np.all(m.transitions[:, DEAD, :, LIVE] == 0)
+def test_the_dead_state_cannot_be_left():
+    for lock in LOCKS:
+        m = lock(horizon=6)
+        assert np.all(m.transitions[:, DEAD, :, DEAD] == 1)
+        assert np.all(m.transitions[:, DEAD, :, LIVE] == 0)
 
 
-@both_locks
-def test_an_episode_starts_in_the_first_live_state(lock):
-    assert lock(horizon=4).initial.tolist() == [1, 0, 0]
+def test_an_episode_starts_in_the_first_live_state():
+    for lock in LOCKS:
+        assert lock(horizon=4).initial.tolist() == [1, 0, 0]
 
 
 # --- "non-zero reward is only achievable if the agent can reach s1 or s2 at H + 1 ..." ------------
-@both_locks
-def test_reward_is_a_fair_coin_on_arriving_live_at_the_last_level_and_nowhere_else(lock):
-    m = lock(horizon=5, switch=0.2)
-    mean = m.rewards * m.reward_probability
-    possible = m.transitions > 0
-    assert np.all(mean[:-1][possible[:-1]] == 0)
-    assert np.all(mean[-1][..., DEAD] == 0)
-    arriving = possible[-1][..., :2]
-    assert arriving.sum() == 2 * 2 * 2
-    assert np.all(m.rewards[-1][..., :2][arriving] == 1)
-    assert np.all(m.reward_probability[-1][..., :2][arriving] == 0.5)
+def test_the_only_reward_is_a_fair_coin_for_ending_alive():
+    for lock in LOCKS:
+        m = lock(horizon=5, switch=0.2)
+        mean = m.rewards * m.reward_probability
+        possible = m.transitions > 0
+        assert np.all(mean[:-1][possible[:-1]] == 0)
+        assert np.all(mean[-1][..., DEAD] == 0)
+        arriving = possible[-1][..., :2]
+        assert arriving.sum() == 2 * 2 * 2
+        assert np.all(m.rewards[-1][..., :2][arriving] == 1)
+        assert np.all(m.reward_probability[-1][..., :2][arriving] == 0.5)
 
 
 @exact
 @given(st.integers(1, 25), st.floats(0, 1), st.integers(0, 2**64 - 1))
-def test_the_optimum_is_one_half_whatever_the_switch(horizon, switch, seed):
+def test_the_optimal_value_is_one_half_for_every_switch(horizon, switch, seed):
     m = lock_bernoulli(horizon=horizon, switch=switch, seed=seed)
     assert m.optimal_value() == pytest.approx(0.5, abs=1e-12)
     assert m.occupancy(m.optimal_policy())[:, DEAD].max() == 0
     assert m.value(m.uniform_policy()) == pytest.approx(0.5 * 0.5**horizon, rel=1e-9)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5])
-def test_without_switching_two_to_the_h_of_four_to_the_h_action_sequences_lead_to_reward(horizon):
-    m = lock_bernoulli(horizon=horizon, switch=0.0, seed=7)
-    paying = 0
-    for actions in itertools.product(range(4), repeat=horizon):
-        mu, total = m.initial, 0.0
-        for h, a in enumerate(actions):
-            step = mu[:, None] * m.transitions[h, :, a]
-            total += (step * m.rewards[h, :, a] * m.reward_probability[h, :, a]).sum()
-            mu = step.sum(axis=0)
-        assert total in (0.0, 0.5)
-        paying += total > 0
-    assert paying == 2**horizon
+def test_without_switching_two_to_the_h_of_four_to_the_h_action_sequences_lead_to_reward():
+    for horizon in range(1, 5):
+        m = lock_bernoulli(horizon=horizon, switch=0.0, seed=7)
+        paying = 0
+        for actions in itertools.product(range(4), repeat=horizon):
+            mu, total = m.initial, 0.0
+            for h, a in enumerate(actions):
+                step = mu[:, None] * m.transitions[h, :, a]
+                total += (step * m.rewards[h, :, a] * m.reward_probability[h, :, a]).sum()
+                mu = step.sum(axis=0)
+            assert total in (0.0, 0.5)
+            paying += total > 0
+        assert paying == 2**horizon
 
 
 # --- "action labels are randomly assigned ..." ----------------------------------------------------
 @pytest.fixture(scope="module")
 def drawn():
-    """The good actions of 3000 locks of 4 levels as numbers 0, ..., 11, (seed, level, live)."""
+    """The good actions of 3000 locks with 4 levels, as numbers 0 to 11, (seed, level, live)."""
     numbers = {pair: i for i, pair in enumerate(PAIRS)}
     locks = (roles(lock_bernoulli(horizon=4, switch=0.2, seed=seed)) for seed in range(3000))
     return np.array([[[numbers[tuple(p)] for p in level] for level in lock] for lock in locks])
@@ -107,14 +105,17 @@ def test_all_assignments_of_actions_are_equally_likely(drawn):
         assert stats.chisquare(counts).pvalue > ALPHA
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [((0, 0), (0, 1)), ((0, 0), (1, 0)), ((1, 0), (2, 0)), ((0, 1), (1, 0)), ((2, 1), (3, 1))],
-)
-def test_assignments_of_different_levels_and_live_states_are_independent(drawn, one, other):
-    a, b = drawn[:, *one], drawn[:, *other]
-    counts = np.bincount(12 * a + b, minlength=144)
-    assert stats.chisquare(counts).pvalue > ALPHA
+def test_assignments_of_different_levels_and_live_states_are_independent(drawn):
+    for one, other in (
+        ((0, 0), (0, 1)),
+        ((0, 0), (1, 0)),
+        ((1, 0), (2, 0)),
+        ((0, 1), (1, 0)),
+        ((2, 1), (3, 1)),
+    ):
+        a, b = drawn[:, *one], drawn[:, *other]
+        counts = np.bincount(12 * a + b, minlength=144)
+        assert stats.chisquare(counts).pvalue > ALPHA
 
 
 def test_assignments_of_neighbouring_seeds_are_independent(drawn):
@@ -122,18 +123,18 @@ def test_assignments_of_neighbouring_seeds_are_independent(drawn):
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-def test_assignments_are_drawn_anew_for_every_level_and_live_state():
+def test_every_level_and_live_state_has_its_own_assignment():
     m = lock_bernoulli(horizon=50, seed=1)
     pairs = {tuple(p) for p in roles(m).reshape(-1, 2)}
     assert pairs == set(PAIRS)
     assert np.any(roles(m)[:, 0] != roles(m)[:, 1])
 
 
-@both_locks
-def test_the_same_seed_makes_the_same_lock_and_another_seed_another(lock):
-    a, b, c = (lock(horizon=10, seed=seed) for seed in (5, 5, 6))
-    assert np.array_equal(a.transitions, b.transitions)
-    assert not np.array_equal(a.transitions, c.transitions)
+def test_the_same_seed_gives_the_same_lock_and_another_seed_another_lock():
+    for lock in LOCKS:
+        a, b, c = (lock(horizon=10, seed=seed) for seed in (5, 5, 6))
+        assert np.array_equal(a.transitions, b.transitions)
+        assert not np.array_equal(a.transitions, c.transitions)
 
 
 @exact
@@ -146,19 +147,16 @@ def test_the_two_locks_of_a_seed_differ_in_their_observations_only(horizon, swit
 
 
 def test_the_combination_of_a_known_seed():
-    """A change here gives every user another lock under the same seed."""
+    """A change here gives all users other locks for the same seeds."""
     m = lock_bernoulli(horizon=3, switch=0.2, seed=0)
     assert roles(m).tolist() == [[[1, 0], [2, 1]], [[1, 0], [1, 0]], [[0, 2], [0, 1]]]
 
 
 # --- observations ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("horizon", [1, 5, 20])
-def test_observations_have_three_coordinates_more_than_the_horizon(horizon):
-    bits, reals = lock_bernoulli(horizon), lock_gaussian(horizon)
-    assert bits.emission.dim == reals.emission.dim == horizon + 3
-    assert bits.horizon == reals.horizon == horizon
-    assert bits.n_states == reals.n_states == 3
-    assert bits.n_actions == reals.n_actions == 4
+def test_observations_have_three_coordinates_more_than_the_horizon():
+    for lock, horizon in itertools.product(LOCKS, (1, 5, 20)):
+        m = lock(horizon)
+        assert (m.emission.dim, m.horizon, m.n_states, m.n_actions) == (horizon + 3, horizon, 3, 4)
 
 
 def test_lock_bernoulli_shows_the_one_hot_state_and_fair_bits():
@@ -172,19 +170,18 @@ def test_lock_bernoulli_shows_the_one_hot_state_and_fair_bits():
         assert stats.chisquare(counts).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("sigma", [0.1, 0.2])
-def test_lock_gaussian_shows_the_one_hot_state_with_noise_on_all_coordinates(sigma):
-    m = lock_gaussian(horizon=5, sigma=sigma)
-    assert isinstance(m.emission, OneHotGaussian)
-    states = np.arange(30_000) % 3
-    for level in (0, 5):
+def test_lock_gaussian_shows_the_one_hot_state_with_noise_on_all_coordinates():
+    states = np.arange(10_000) % 3
+    for sigma, level in ((0.1, 0), (0.2, 5)):
+        m = lock_gaussian(horizon=5, sigma=sigma)
+        assert isinstance(m.emission, OneHotGaussian)
         x = m.emission.sample(level, states, rng.children(rng.root(level), 0, len(states)))
         noise = (x - np.eye(3, 8)[states]) / sigma
         for j in range(8):
             assert stats.kstest(noise[:, j], "norm").pvalue > ALPHA
 
 
-def test_lock_gaussian_is_truncated_only_on_demand():
+def test_lock_gaussian_is_truncated_only_if_asked():
     assert not lock_gaussian(horizon=2).emission.truncate
     m = lock_gaussian(horizon=2, sigma=0.4, truncate=True)
     states = np.arange(30_000) % 3
@@ -192,7 +189,7 @@ def test_lock_gaussian_is_truncated_only_on_demand():
     assert np.array_equal(x[:, :3].argmax(axis=1), states)
 
 
-def test_the_default_locks_are_of_the_papers_size():
+def test_the_default_locks_are_the_largest_of_the_paper():
     for m in (lock_bernoulli(), lock_gaussian()):
         assert m.horizon == 20
         assert np.unique(m.transitions).tolist() == pytest.approx([0, 0.2, 0.8, 1])
@@ -201,30 +198,26 @@ def test_the_default_locks_are_of_the_papers_size():
     assert lock_gaussian().name == "LockGaussian"
 
 
-# --- what is refused ------------------------------------------------------------------------------
-@both_locks
-@pytest.mark.parametrize("horizon", [0, -3, 2.5, float("nan"), float("inf")])
-def test_a_horizon_that_is_no_positive_whole_number_is_refused(lock, horizon):
-    with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
-        lock(horizon=horizon)
+# --- bad arguments --------------------------------------------------------------------------------
+def test_a_horizon_that_is_not_a_positive_integer_raises():
+    for lock, horizon in itertools.product(LOCKS, (0, -3, 2.5, float("nan"), float("inf"))):
+        with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
+            lock(horizon=horizon)
 
 
-@both_locks
-@pytest.mark.parametrize("horizon", [4.0, np.int64(4), np.float64(4)])
-def test_a_whole_horizon_of_another_type_is_accepted(lock, horizon):
-    m = lock(horizon=horizon)
-    assert m.horizon == 4
-    assert m.emission.dim == 7
+def test_an_integer_horizon_may_have_any_type():
+    for lock, horizon in itertools.product(LOCKS, (4.0, np.int64(4), np.float64(4))):
+        m = lock(horizon=horizon)
+        assert (m.horizon, m.emission.dim) == (4, 7)
 
 
-@both_locks
-@pytest.mark.parametrize("switch", [-0.1, 1.5, float("nan"), float("inf")])
-def test_a_switch_outside_the_unit_interval_is_refused(lock, switch):
-    with pytest.raises(ValueError, match=r"switch must be in \[0, 1\]"):
-        lock(horizon=3, switch=switch)
+def test_a_switch_outside_the_unit_interval_raises():
+    for lock, switch in itertools.product(LOCKS, (-0.1, 1.5, float("nan"), float("inf"))):
+        with pytest.raises(ValueError, match=r"switch must be in \[0, 1\]"):
+            lock(horizon=3, switch=switch)
 
 
-@pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
-def test_a_sigma_that_is_negative_or_not_finite_is_refused(sigma):
-    with pytest.raises(ValueError, match="sigma must be finite and >= 0"):
-        lock_gaussian(horizon=3, sigma=sigma)
+def test_a_sigma_that_is_negative_or_not_finite_raises():
+    for sigma in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="sigma must be finite and >= 0"):
+            lock_gaussian(horizon=3, sigma=sigma)

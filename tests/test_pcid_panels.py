@@ -1,4 +1,4 @@
-"""PCID on the paper's panels: where it opens the lock, when, and where it cannot (docs/pcid.md)."""
+"""PCID on the panels of the paper: which locks it solves, and how fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PANELS = [(sigma, H) for sigma in (None, 0.1, 0.2) for H in (5, 10, 20)]
 
 
 def needed(sigma, H):
-    """Trajectories a level: 300, and 400 where noise and depth come together."""
+    """Return the trajectories per level: 300, or 400 for the longest lock with the most noise."""
     return 400 if (sigma, H) == (0.2, 20) else 300
 
 
@@ -42,7 +42,7 @@ def solved(sigma, H, switch):
 @pytest.mark.paper
 @pytest.mark.parametrize("switch", [0.0, 0.2])
 @pytest.mark.parametrize(("sigma", "H"), PANELS)
-def test_it_opens_the_lock_as_soon_as_it_has_explored(sigma, H, switch):
+def test_pcid_solves_the_lock_as_soon_as_it_has_explored(sigma, H, switch):
     at = solved(sigma, H, switch)
     assert np.isfinite(at).all()
     assert np.median(at) <= needed(sigma, H) * H + WINDOW + 50
@@ -50,6 +50,6 @@ def test_it_opens_the_lock_as_soon_as_it_has_explored(sigma, H, switch):
 
 @pytest.mark.paper
 @pytest.mark.parametrize(("sigma", "H"), [(None, 5), (None, 10), (None, 20)])
-def test_at_switch_one_half_it_opens_only_locks_whose_live_states_share_actions(sigma, H):
+def test_at_switch_one_half_pcid_solves_only_locks_whose_live_states_share_actions(sigma, H):
     share = np.isfinite(solved(sigma, H, 0.5)).mean()
-    assert share < (5 / 6) ** (H - 1) + 0.3  # 20 seeds: within three standard deviations of chance
+    assert share < (5 / 6) ** (H - 1) + 0.3  # three standard deviations of 20 seeds

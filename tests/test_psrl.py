@@ -1,4 +1,4 @@
-"""PSRL, and the gamma numbers it is made of."""
+"""PSRL, and the gamma numbers that it draws."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from blockmdp.learners.psrl import draw_value, plan, update
 from blockmdp.testing import check_learner
 
 
-@pytest.mark.parametrize("shape", [0.01, 0.3, 1.0, 2.5, 40.0])
-def test_gamma_numbers_have_the_gamma_law(shape):
-    x = np.array([rng.gamma(np.uint64(5), i, shape) for i in range(4000)])
-    assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-3
-    assert x[7] == interpreted(rng.gamma)(np.uint64(5), 7, shape)
+def test_gamma_numbers_have_the_gamma_distribution():
+    for shape in (0.01, 0.3, 1.0, 2.5, 40.0):
+        x = np.array([rng.gamma(np.uint64(5), i, shape) for i in range(4000)])
+        assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-3
+        assert x[7] == interpreted(rng.gamma)(np.uint64(5), 7, shape)
 
 
-def test_it_keeps_to_the_protocol():
+def test_psrl_follows_the_rules_of_learners():
     check_learner(bm.PSRL())
+
+
+def test_a_bad_hyperparameter_raises():
     for wrong in ({"unseen": 0.0}, {"unseen": math.inf}, {"wins": -1.0}, {"v_max": "much"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             bm.PSRL(**wrong)
 
 
-def test_a_drawn_value_has_the_law_of_the_posterior():
+def test_a_drawn_value_has_the_posterior_distribution():
     tables = bm.PSRL(unseen=0.5, wins=1.0, losses=1.0).tables(2, 3, 2, 10)
     for t in (0, 0, 0, 1):
         update(tables, 0, 0, 1, 0.0, t)
@@ -44,14 +47,14 @@ def test_a_drawn_value_has_the_law_of_the_posterior():
     assert stats.ks_2samp(x, y).pvalue > 1e-3
 
 
-def test_where_an_episode_ended_nothing_more_is_expected():
+def test_an_action_that_ends_the_episode_has_no_value_beyond_its_reward():
     tables = bm.PSRL(unseen=1e-6, wins=1e-6).tables(3, 2, 2, 10)
     for _ in range(50):
         update(tables, 0, 0, 0, 0.0, -1)
     assert draw_value(tables, 0, 0, 0, np.uint64(1)) < 1e-3
 
 
-def test_what_was_never_tried_is_tried_and_each_plan_is_another():
+def test_untried_actions_are_optimal_and_each_plan_draws_another_model():
     tables = bm.PSRL().tables(2, 2, 3, 10)
     update(tables, 0, 0, 1, 0.0, 1)
     update(tables, 1, 1, 2, 0.5, 0)
@@ -65,20 +68,19 @@ def test_what_was_never_tried_is_tried_and_each_plan_is_another():
     assert np.array_equal(twin.q, tables.q)
 
 
-@pytest.mark.parametrize("on", ["latent", "observation"])
-def test_engines_agree_bit_for_bit(on):
+def test_all_engines_give_the_same_returns():
     lock = bm.lock_bernoulli(3, seed=1)
-    one, *others = (
-        bm.Tabular(bm.PSRL(), on=on).fit(lock, 50, seed=2, engine=engine)
-        for engine in ("compiled", "interpreted", "stepwise")
-    )
-    for other in others:
-        assert np.array_equal(one.returns_, other.returns_)
+    for on in ("latent", "observation"):
+        one, *others = (
+            bm.Tabular(bm.PSRL(), on=on).fit(lock, 50, seed=2, engine=engine)
+            for engine in ("compiled", "interpreted", "stepwise")
+        )
+        for other in others:
+            assert np.array_equal(one.returns_, other.returns_)
 
 
-@pytest.mark.parametrize("H", [5, 20])
-def test_it_opens_the_paper_s_lock_on_latent_states_and_on_labels(H):
-    for seed in range(3):
+def test_psrl_solves_the_lock_of_the_paper_on_latent_states_and_on_labels():
+    for H, seed in ((5, 0), (20, 0), (20, 1)):
         lock = bm.lock_bernoulli(H, seed=seed)
         agent = bm.Tabular(bm.PSRL()).fit(lock, 3_000, seed=seed)
         assert agent.value() == 0.5

@@ -1,7 +1,7 @@
-"""The random numbers: their laws, their independence, and that (key, index) alone decides them.
+"""Random numbers: their distributions, their independence, and that key and index determine them.
 
-The statistical tests have fixed seeds. A right generator would fail one of their assertions for
-about one choice of seeds in 10^4; with these seeds none fails, ever.
+The statistical tests have fixed seeds, so they always pass or always fail. A correct generator
+would fail with one in 10^4 choices of seeds.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-import os
-import subprocess
-import sys
 
 import numba
 import numpy as np
 import pytest
+from helpers import numbers, python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -32,12 +30,12 @@ exact = settings(deadline=None, max_examples=30)
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():
-    """The matrices here are thin: threads only wait for one another."""
+    """Use one thread: the matrices here are thin, and threads would wait for each other."""
     with threadpool_limits(1):
         yield
 
 
-# --- loops over the package's scalar functions ----------------------------------------------------
+# --- loops over scalar functions ------------------------------------------------------------------
 @numba.njit
 def draws(keys, start, d):
     """draw(keys[n], start + j), (n, d)."""
@@ -69,7 +67,7 @@ def roots(start, n, stream):
 
 @numba.njit
 def integers(keys, d, m):
-    """How often integer(key, j, m) is each of 0, ..., m - 1, (m,)."""
+    """Count how often integer(key, j, m) is each of 0, ..., m - 1, (m,)."""
     out = np.zeros(m, np.int64)
     for n in range(len(keys)):
         for j in range(d):
@@ -79,7 +77,7 @@ def integers(keys, d, m):
 
 @numba.njit
 def normal_histogram(key, n, d, per_unit, half):
-    """Counts of normal(child(key, i), j), i < n, j < d, in bins of 1 / per_unit, -half to half."""
+    """Count normal(child(key, i), j), i < n, j < d, in bins of 1 / per_unit from -half to half."""
     bins = 2 * half * per_unit
     out = np.zeros(bins, np.int64)
     for i in range(n):
@@ -91,7 +89,7 @@ def normal_histogram(key, n, d, per_unit, half):
 
 
 def unmix(z: np.ndarray) -> np.ndarray:
-    """The inverse of SplitMix64's scrambling: unmix(mix(z)) = z."""
+    """Invert the scrambling of SplitMix64: unmix(mix(z)) = z."""
 
     def unshift(z, n):
         x = z
@@ -105,7 +103,7 @@ def unmix(z: np.ndarray) -> np.ndarray:
 
 
 def keys_that_draw(z) -> np.ndarray:
-    """Keys whose first draws are z."""
+    """Return keys whose first draws are z."""
     z = np.array(z, np.uint64)
     keys = unmix(z)
     assert np.array_equal(draws(keys, 0, 1)[:, 0], z)
@@ -125,15 +123,12 @@ def chi_square(counts: np.ndarray) -> float:
 
 
 # --- uniform numbers ------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("key", "outputs"),
-    [
+def test_draws_are_the_published_outputs_of_splitmix64():
+    for key, outputs in (
         (0, [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]),
         (1234567, [6457827717110365317, 3203168211198807973, 9817491932198370423]),
-    ],
-)
-def test_draws_are_the_published_outputs_of_splitmix64(key, outputs):
-    assert [int(rng.draw(np.uint64(key), i)) for i in (1, 2, 3)] == outputs
+    ):
+        assert [int(rng.draw(np.uint64(key), i)) for i in (1, 2, 3)] == outputs
 
 
 @exact
@@ -143,36 +138,35 @@ def test_scrambling_is_one_to_one(z):
     assert int(unmix(np.array([rng.mix(np.uint64(z))], np.uint64))[0]) == z
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_uniforms_are_uniform(seed):
-    u = rng.uniforms(keys_of(seed, 50_000), 5)
-    assert stats.kstest(u.ravel(), "uniform").pvalue > ALPHA
-    for j in range(5):
-        assert stats.kstest(u[:, j], "uniform").pvalue > ALPHA
+def test_uniforms_are_uniform():
+    for seed in SEEDS:
+        u = rng.uniforms(keys_of(seed, 50_000), 5)
+        assert stats.kstest(u.ravel(), "uniform").pvalue > ALPHA
+        for j in range(5):
+            assert stats.kstest(u[:, j], "uniform").pvalue > ALPHA
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_successive_uniforms_of_one_stream_are_uniform(seed):
-    u = rng.uniforms(np.array([rng.root(seed)]), 500_000)
-    assert stats.kstest(u.ravel(), "uniform").pvalue > ALPHA
+def test_successive_uniforms_of_one_stream_are_uniform():
+    for seed in SEEDS:
+        u = rng.uniforms(np.array([rng.root(seed)]), 200_000)
+        assert stats.kstest(u.ravel(), "uniform").pvalue > ALPHA
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("shift", [0, 26, 52])
-def test_low_middle_and_high_bits_of_draws_take_all_values_equally_often(seed, shift):
-    z = draws(keys_of(seed, 200_000), 0, 5).ravel()
-    part = (z >> np.uint64(shift)) & np.uint64(4095)
-    assert chi_square(np.bincount(part.astype(np.int64), minlength=4096)) > ALPHA
+def test_low_middle_and_high_bits_of_draws_are_uniform():
+    for seed in SEEDS:
+        z = draws(keys_of(seed, 50_000), 0, 5).ravel()
+        for shift in (0, 26, 52):
+            part = (z >> np.uint64(shift)) & np.uint64(4095)
+            assert chi_square(np.bincount(part.astype(np.int64), minlength=4096)) > ALPHA
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_number_of_ones_in_a_draw_is_binomial(seed):
-    ones = np.bitwise_count(draws(keys_of(seed, 200_000), 0, 5).ravel())
-    middle = np.clip(ones, 18, 46).astype(np.int64) - 18
-    law = stats.binom(64, 0.5)
-    p = np.array([law.cdf(18), *law.pmf(range(19, 46)), law.sf(45)])
-    counts = np.bincount(middle, minlength=29)
-    assert stats.chisquare(counts, p * ones.size).pvalue > ALPHA
+def test_the_number_of_ones_in_a_draw_is_binomial():
+    binomial = stats.binom(64, 0.5)
+    p = np.array([binomial.cdf(18), *binomial.pmf(range(19, 46)), binomial.sf(45)])
+    for seed in SEEDS:
+        ones = np.bitwise_count(draws(keys_of(seed, 50_000), 0, 5).ravel())
+        counts = np.bincount(np.clip(ones, 18, 46).astype(np.int64) - 18, minlength=29)
+        assert stats.chisquare(counts, p * ones.size).pvalue > ALPHA
 
 
 @exact
@@ -188,54 +182,55 @@ def test_uniform_never_reaches_one_and_can_be_zero():
     assert rng.uniform(key_that_draws(0), 0) == 0.0
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 10, 97, 1000])
-def test_integers_are_uniform_over_their_range(n):
-    counts = integers(keys_of(11, 50_000), 4, n)
-    assert counts.sum() == 200_000
-    assert n == 1 or chi_square(counts) > ALPHA
+def test_integers_are_uniform_over_their_range():
+    keys = keys_of(11, 50_000)
+    for n in (1, 2, 3, 4, 7, 10, 97, 1000):
+        counts = integers(keys, 4, n)
+        assert counts.sum() == 200_000
+        assert n == 1 or chi_square(counts) > ALPHA
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 1000, 2**31 - 1, 2**31, 2**52 + 1])
-def test_integer_stays_below_n_for_the_largest_draw(n):
-    assert rng.integer(key_that_draws(2**64 - 1), 0, n) == n - 1
-    assert rng.integer(key_that_draws(0), 0, n) == 0
+def test_integer_stays_below_n_for_the_largest_draw():
+    last, first = key_that_draws(2**64 - 1), key_that_draws(0)
+    for n in (1, 2, 3, 7, 10, 1000, 2**31 - 1, 2**31, 2**52 + 1):
+        assert rng.integer(last, 0, n) == n - 1
+        assert rng.integer(first, 0, n) == 0
 
 
 # --- normal numbers -------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", SEEDS)
-def test_normals_are_normal(seed):
-    x = rng.normals(keys_of(seed, 50_000), 5)
-    assert stats.kstest(x.ravel(), "norm").pvalue > ALPHA
-    for j in range(5):
-        assert stats.kstest(x[:, j], "norm").pvalue > ALPHA
+def test_normals_are_normal():
+    for seed in SEEDS:
+        x = rng.normals(keys_of(seed, 50_000), 5)
+        assert stats.kstest(x.ravel(), "norm").pvalue > ALPHA
+        for j in range(5):
+            assert stats.kstest(x[:, j], "norm").pvalue > ALPHA
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_normals_have_the_moments_of_the_normal_distribution(seed):
-    x = rng.normals(keys_of(seed, 250_000), 4).ravel()
+def test_normals_have_the_moments_of_the_normal_distribution():
     moments = [1, 0, 1, 0, 3, 0, 15, 0, 105, 0, 945, 0, 10395]  # E x^0, ..., E x^12
-    power = np.ones_like(x)
-    for k in range(1, 7):
-        power *= x
-        spread = math.sqrt(moments[2 * k] - moments[k] ** 2)
-        z = (power.mean() - moments[k]) / spread * math.sqrt(x.size)
-        assert abs(z) < 4, (k, z)
+    for seed in SEEDS:
+        x = rng.normals(keys_of(seed, 100_000), 4).ravel()
+        power = np.ones_like(x)
+        for k in range(1, 7):
+            power *= x
+            spread = math.sqrt(moments[2 * k] - moments[k] ** 2)
+            z = (power.mean() - moments[k]) / spread * math.sqrt(x.size)
+            assert abs(z) < 4, (k, z)
 
 
 @pytest.fixture(scope="module")
 def histogram():
-    """2e8 normals in bins of width 1/20 from -6 to 6."""
-    return normal_histogram(rng.root(4), 12_500_000, 16, 20, 6)
+    """Counts of 5e7 normals in bins of width 1/20 from -6 to 6."""
+    return normal_histogram(rng.root(4), 3_125_000, 16, 20, 6)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("sigmas", [4.0, 4.5, 5.0])
-def test_normal_tails_past_four_sigma_have_the_right_weight(histogram, sigmas, side):
-    one_sided = histogram if side == "right" else histogram[::-1]
-    beyond = int(one_sided[round(20 * (6 + sigmas)) :].sum())
+def test_normal_tails_past_four_sigma_have_the_right_weight(histogram):
     n = int(histogram.sum())
-    assert n == 200_000_000
-    assert stats.binomtest(beyond, n, stats.norm.sf(sigmas)).pvalue > ALPHA
+    assert n == 50_000_000
+    for one_sided in (histogram, histogram[::-1]):
+        for sigmas in (4.0, 4.5, 5.0):
+            beyond = int(one_sided[round(20 * (6 + sigmas)) :].sum())
+            assert stats.binomtest(beyond, n, stats.norm.sf(sigmas)).pvalue > ALPHA
 
 
 def test_every_twentieth_of_a_sigma_has_the_right_weight(histogram):
@@ -259,16 +254,16 @@ def test_the_two_signs_are_equally_likely_at_every_distance(histogram):
     assert stats.chi2.sf((z**2).sum(), len(z)) > ALPHA
 
 
-@pytest.mark.parametrize("sign", [0, 1])
-def test_draws_in_the_tail_of_the_ziggurat_have_the_law_of_the_normal_tail(sign):
+def test_draws_in_the_tail_of_the_ziggurat_have_the_distribution_of_the_normal_tail():
     inside = np.uint64(rng._INSIDE[0])
-    u = rng.uniforms(np.array([rng.root(5, sign)]), 500_000)[0]
-    m = inside + (u * float(2**52 - int(inside))).astype(np.uint64)
-    keys = keys_that_draw(m << np.uint64(12) | np.uint64(sign << 8))  # of layer 0, the lowest
-    x = rng.normals(keys, 1)[:, 0] * (-1 if sign else 1)
-    assert x.min() >= rng._R
-    beyond = np.exp(stats.norm.logsf(x) - stats.norm.logsf(rng._R))
-    assert stats.kstest(beyond, "uniform").pvalue > ALPHA
+    for sign in (0, 1):
+        u = rng.uniforms(np.array([rng.root(5, sign)]), 200_000)[0]
+        m = inside + (u * float(2**52 - int(inside))).astype(np.uint64)
+        keys = keys_that_draw(m << np.uint64(12) | np.uint64(sign << 8))  # of layer 0, the lowest
+        x = rng.normals(keys, 1)[:, 0] * (-1 if sign else 1)
+        assert x.min() >= rng._R
+        beyond = np.exp(stats.norm.logsf(x) - stats.norm.logsf(rng._R))
+        assert stats.kstest(beyond, "uniform").pvalue > ALPHA
 
 
 def test_the_layers_of_the_ziggurat_have_equal_areas():
@@ -280,66 +275,67 @@ def test_the_layers_of_the_ziggurat_have_equal_areas():
     assert x[1] * f[1] + tail == pytest.approx(rng._V, rel=1e-8)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_normals_do_not_repeat(seed):
-    x = rng.normals(keys_of(seed, 200_000), 5)
-    assert np.unique(x).size == x.size
+def test_normals_do_not_repeat():
+    for seed in SEEDS:
+        x = rng.normals(keys_of(seed, 50_000), 5)
+        assert np.unique(x).size == x.size
 
 
 # --- truncated normal numbers ---------------------------------------------------------------------
-@pytest.mark.parametrize("bound", [4.99, 2.495, 1.2, 1.000001, 1.0, 0.998, 0.499, 0.05])
-def test_truncated_normals_have_the_truncated_law(bound):
-    x = rng.truncated_normals(keys_of(21, 40_000), 5, bound)
-    assert np.abs(x).max() <= bound
-    law = stats.truncnorm(-bound, bound)
-    assert stats.kstest(x.ravel(), law.cdf).pvalue > ALPHA
-    error = math.sqrt((law.moment(4) - law.moment(2) ** 2) / x.size)
-    assert abs(np.mean(x**2) - law.moment(2)) < 4 * error
-    assert np.abs(x).max() > 0.97 * min(bound, 4.0)  # and comes near it
+def test_truncated_normals_have_the_truncated_distribution():
+    keys = keys_of(21, 20_000)
+    for bound in (4.99, 2.495, 1.2, 1.000001, 1.0, 0.998, 0.499, 0.05):
+        x = rng.truncated_normals(keys, 5, bound)
+        assert np.abs(x).max() <= bound
+        truncated = stats.truncnorm(-bound, bound)
+        assert stats.kstest(x.ravel(), truncated.cdf).pvalue > ALPHA
+        second, fourth = truncated.moment(2), truncated.moment(4)
+        assert abs(np.mean(x**2) - second) < 4 * math.sqrt((fourth - second**2) / x.size)
+        assert np.abs(x).max() > 0.97 * min(bound, 4.0)  # and comes close to it
 
 
-@pytest.mark.parametrize("bound", [2.495, 0.499])
-def test_truncated_normals_are_uncorrelated_across_coordinates_and_keys(bound):
-    x = rng.truncated_normals(keys_of(22, 50_000), 6, bound)
-    x = np.hstack([x[:-1], x[1:]])
-    z = np.corrcoef(x.T) * math.sqrt(len(x))
-    assert np.abs(z[np.triu_indices(12, 1)]).max() < 4.8
+def test_truncated_normals_are_uncorrelated_across_coordinates_and_keys():
+    for bound in (2.495, 0.499):
+        x = rng.truncated_normals(keys_of(22, 50_000), 6, bound)
+        x = np.hstack([x[:-1], x[1:]])
+        z = np.corrcoef(x.T) * math.sqrt(len(x))
+        assert np.abs(z[np.triu_indices(12, 1)]).max() < 4.8
 
 
 def test_a_bound_of_zero_leaves_only_zero():
     assert np.all(rng.truncated_normals(keys_of(0, 50), 4, 0.0) == 0)
 
 
-def test_far_bounds_cut_nothing_off():
+def test_an_infinite_bound_truncates_nothing():
     keys = keys_of(23, 50_000)
     x = rng.truncated_normals(keys, 4, math.inf)
     assert stats.kstest(x.ravel(), "norm").pvalue > ALPHA
 
 
 # --- bits -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", SEEDS)
-def test_bits_are_fair_and_uncorrelated_beyond_sixty_four(seed):
-    b = rng.bits(keys_of(seed, 20_000), 200)
-    assert b.dtype == np.int8
-    assert set(np.unique(b)) == {0, 1}
-    z = (2.0 * b.mean(axis=0) - 1) * math.sqrt(len(b))
-    assert np.abs(z).max() < 4.9
-    signs = 2 * b.astype(np.float32) - 1
-    across = signs.T @ signs / math.sqrt(len(b))
-    assert np.abs(across[np.triu_indices(200, 1)]).max() < 6.0
-    below = signs[:-1].T @ signs[1:] / math.sqrt(len(b) - 1)
-    assert np.abs(below).max() < 6.1
+def test_bits_are_fair_and_uncorrelated_beyond_sixty_four():
+    for seed in SEEDS:
+        b = rng.bits(keys_of(seed, 20_000), 200)
+        assert b.dtype == np.int8
+        assert set(np.unique(b)) == {0, 1}
+        z = (2.0 * b.mean(axis=0) - 1) * math.sqrt(len(b))
+        assert np.abs(z).max() < 4.9
+        signs = 2 * b.astype(np.float32) - 1
+        across = signs.T @ signs / math.sqrt(len(b))
+        assert np.abs(across[np.triu_indices(200, 1)]).max() < 6.0
+        below = signs[:-1].T @ signs[1:] / math.sqrt(len(b) - 1)
+        assert np.abs(below).max() < 6.1
 
 
 @exact
 @given(KEYS, st.integers(0, 260))
-def test_bits_are_those_of_successive_draws_from_the_highest_down(key, d):
+def test_bits_are_those_of_successive_draws_from_the_highest_to_the_lowest(key, d):
     text = "".join(f"{int(rng.draw(key, i)):064b}" for i in range(5))
     assert "".join(map(str, rng.bits(np.array([key]), d)[0])) == text[:d]
 
 
 # --- independence ---------------------------------------------------------------------------------
-N = 50_000
+N = 20_000
 
 
 def _neighbouring_indices(seed):
@@ -374,7 +370,7 @@ def _neighbouring_seeds(seed):
 
 def _the_same_child_of_neighbouring_seeds(seed):
     keys = roots(seed, N + 1, 1)
-    z = draws(np.array([rng.children(k, 7, 1)[0] for k in keys[:20_001]]), 0, 1)[:, 0]
+    z = draws(np.array([rng.children(k, 7, 1)[0] for k in keys]), 0, 1)[:, 0]
     return z[:-1], z[1:]
 
 
@@ -384,7 +380,7 @@ def _neighbouring_steps(seed):
 
 
 def _successive_steps_of_one_key(seed):
-    z = np.concatenate([draws(steps(keys_of(seed, 1), h), 0, 1)[0] for h in range(20_001)])
+    z = np.concatenate([draws(steps(keys_of(seed, 1), h), 0, 1)[0] for h in range(N + 1)])
     return z[:-1], z[1:]
 
 
@@ -405,8 +401,8 @@ def _a_key_and_what_its_children_draw(seed):
 
 def _what_children_draw_and_what_grandchildren_draw(seed):
     keys = keys_of(seed, N)
-    grandchildren = np.concatenate([rng.children(k, 0, 1) for k in keys[:20_000]])
-    return draws(keys[:20_000], 0, 1)[:, 0], draws(grandchildren, 0, 1)[:, 0]
+    grandchildren = np.concatenate([rng.children(k, 0, 1) for k in keys])
+    return draws(keys, 0, 1)[:, 0], draws(grandchildren, 0, 1)[:, 0]
 
 
 PAIRS = [
@@ -426,10 +422,12 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("seed", [0, 99])
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda f: f.__name__.strip("_"))
-def test_no_dependence_between(pair, seed):
-    a, b = pair(seed)
+def test_related_draws_are_independent():
+    for pair in PAIRS:
+        check_independent(*pair(seed=0))
+
+
+def check_independent(a, b):
     n = len(a)
     assert np.unique(a).size == np.unique(b).size == n
     # as numbers
@@ -441,23 +439,23 @@ def test_no_dependence_between(pair, seed):
     for shift in (60, 0):
         i, j = (((z >> np.uint64(shift)) & np.uint64(15)).astype(np.int64) for z in (a, b))
         assert chi_square(np.bincount(16 * i + j, minlength=256)) > ALPHA
-    # as sets of bits: no bit of one tells anything of any bit of the other
+    # bit by bit
     s, t = (np.unpackbits(z.view(np.uint8).reshape(n, 8), axis=1) for z in (a.copy(), b.copy()))
     z = (2 * s.astype(np.float32) - 1).T @ (2 * t.astype(np.float32) - 1) / math.sqrt(n)
     assert np.abs(z).max() < 5.8
 
 
-@pytest.mark.parametrize("function", [rng.normals, rng.uniforms])
-def test_neighbouring_rows_and_columns_are_uncorrelated(function):
-    x = function(keys_of(31, 100_000), 8)
-    x = np.hstack([x[:-1], x[1:], x[:-1] ** 2])
-    z = np.corrcoef(x.T) * math.sqrt(len(x))
-    upper = np.triu_indices(24, 1)
-    own_square = (upper[1] - upper[0]) == 16
-    assert np.abs(z[upper][~own_square]).max() < 5
+def test_neighbouring_rows_and_columns_are_uncorrelated():
+    for function in (rng.normals, rng.uniforms):
+        x = function(keys_of(31, 50_000), 8)
+        x = np.hstack([x[:-1], x[1:], x[:-1] ** 2])
+        z = np.corrcoef(x.T) * math.sqrt(len(x))
+        upper = np.triu_indices(24, 1)
+        own_square = (upper[1] - upper[0]) == 16
+        assert np.abs(z[upper][~own_square]).max() < 5
 
 
-def test_no_two_draws_of_the_steps_of_an_episode_are_the_same():
+def test_no_two_draws_of_an_episode_are_the_same():
     episode = keys_of(7, 1)
     z = draws(np.concatenate([steps(episode, h) for h in range(2000)]), 0, 100)
     assert np.unique(z).size == z.size
@@ -467,22 +465,22 @@ def test_the_uses_of_a_seed_share_no_key():
     keys = []
     for seed, name in itertools.product(range(40), streams.__all__):
         use = getattr(streams, name)
-        places = len(inspect.signature(use).parameters) - 1  # beside the seed
-        keys += [use(seed, *place) for place in np.ndindex((6, 3)[:places])]
+        others = len(inspect.signature(use).parameters) - 1  # parameters after the seed
+        keys += [use(seed, *arguments) for arguments in np.ndindex((6, 3)[:others])]
     keys += [c for k in keys[:200] for c in rng.children(k, 0, 50)]
     assert all(isinstance(k, np.uint64) for k in keys)
     assert len({int(k) for k in keys}) == len(keys)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_outside_64_bits_is_refused(seed):
-    with pytest.raises((OverflowError, ValueError)):
-        rng.root(seed)
+def test_a_seed_outside_64_bits_raises():
+    for seed in (-1, 2**64):
+        with pytest.raises((OverflowError, ValueError)):
+            rng.root(seed)
 
 
 # --- known values ---------------------------------------------------------------------------------
 def test_known_values():
-    """Any change here changes every experiment of every user."""
+    """A change here changes all results of all users."""
     assert [rng.root(0), rng.root(0, 1), rng.root(1), rng.root(2**64 - 1, 4)] == [
         0xFE4971F11C8B08A0,
         0x177556FB7E53193A,
@@ -509,20 +507,20 @@ def test_known_values():
     assert "".join(map(str, rng.bits(keys, 70)[0])) == (
         "0100101101101111010001111000100001110100011010001011101111010111111010"
     )
-    for numbers, known in (
+    for row, known in (
         (rng.uniforms(keys, 2), "0x1.2dbd1e21d1a2ep-2 0x1.d097fe1d3d583p-1"),
         (rng.normals(keys, 2), "-0x1.129420674c244p-2 0x1.1958e2a50ff2ap+0"),
         (rng.truncated_normals(keys, 2, 2.495), "-0x1.29d1b1ede2fddp+1 -0x1.08c3b5e257bfbp+0"),
         (rng.truncated_normals(keys, 2, 0.499), "0x1.c4d6e66c6d6cdp-3 0x1.791d7637450e2p-2"),
     ):
-        assert [x.hex() for x in numbers[0].tolist()] == known.split()
+        assert [x.hex() for x in row[0].tolist()] == known.split()
     below = rng.children(key, 0, 3000)
     for i, value in (
-        (297, "0x1.09dfca59186e9p-4"),  # thrown away at the edge of a layer and drawn again
-        (356, "-0x1.5eab9811f5c33p-2"),  # kept at the edge of a layer
+        (297, "0x1.09dfca59186e9p-4"),  # rejected at the edge of a layer and drawn again
+        (356, "-0x1.5eab9811f5c33p-2"),  # accepted at the edge of a layer
     ):
         assert rng.normal(below[i], 0).hex() == value
-    # the tail goes through the platform's logarithm
+    # the tail depends on the logarithm of the platform
     assert rng.normal(below[1475], 0) == pytest.approx(-3.846294104830807, rel=1e-14)
 
 
@@ -546,21 +544,19 @@ def test_arrays_hold_what_the_scalar_functions_return(key, d):
         assert x.tolist() == [[scalar(k, j) for k, j in row] for row in cells]
 
 
-VECTOR_FUNCTIONS = {
-    "uniforms": rng.uniforms,
-    "normals": rng.normals,
-    "normals, float32": lambda keys, d: rng.normals(keys, d, np.float32),
-    "truncated_normals, wide": lambda keys, d: rng.truncated_normals(keys, d, 2.495),
-    "truncated_normals, narrow": lambda keys, d: rng.truncated_normals(keys, d, 0.499),
-    "bits": rng.bits,
-}
+VECTOR_FUNCTIONS = [
+    rng.uniforms,
+    rng.normals,
+    lambda keys, d: rng.normals(keys, d, np.float32),
+    lambda keys, d: rng.truncated_normals(keys, d, 2.495),
+    lambda keys, d: rng.truncated_normals(keys, d, 0.499),
+    rng.bits,
+]
 
 
-@pytest.mark.parametrize("name", VECTOR_FUNCTIONS)
-@exact
-@given(data=st.data())
-def test_results_do_not_depend_on_batching(name, data):
-    function = VECTOR_FUNCTIONS[name]
+@settings(deadline=None, max_examples=60)
+@given(function=st.sampled_from(VECTOR_FUNCTIONS), data=st.data())
+def test_results_do_not_depend_on_batching(function, data):
     keys = rng.children(data.draw(KEYS), 0, data.draw(st.integers(0, 40)))
     d = data.draw(st.integers(0, 80))
     whole = function(keys, d)
@@ -592,7 +588,7 @@ def test_float32_numbers_are_the_float64_ones_rounded():
 
 # --- compiled and interpreted ---------------------------------------------------------------------
 def ziggurat_edges() -> np.ndarray:
-    """Keys whose first draw is on either side of a layer's inner edge, beyond it, or at zero."""
+    """Return keys whose first draw is next to the inner edge of a layer, beyond it, or at zero."""
     z = []
     for layer in range(256):
         inside = int(rng._INSIDE[layer])
@@ -602,69 +598,26 @@ def ziggurat_edges() -> np.ndarray:
 
 
 def tail_keys(n: int) -> np.ndarray:
-    """Keys whose first normal lies in the ziggurat's tail."""
-    keys = keys_of(41, 40_000 * n // 10)
+    """Return keys whose first normal number is in the tail of the ziggurat."""
+    keys = keys_of(41, 5_000 * n)
     tail = keys[np.abs(rng.normals(keys, 1)[:, 0]) > rng._R]
     assert len(tail) >= n
     return tail[:n]
 
 
-TWIN = """
-import sys
-import numpy as np
-from blockmdp import rng, streams
-from blockmdp.jit import is_compiled
-
-assert is_compiled(rng.normal) == bool(int(sys.argv[1]))
-keys = np.load(sys.argv[2])
-few = keys[::50]
-with np.errstate(over="ignore"):
-    scalars = [
-        np.array([f(k, i) for k in few[:40] for i in (0, 1, 2**40)], kind)
-        for f, kind in (
-            (rng.draw, "u8"), (rng.child, "u8"), (rng.step, "u8"), (rng.uniform, "f8"),
-            (rng.normal, "f8"), (lambda k, i: rng.integer(k, i, 10), "i8"),
-        )
-    ]
-np.savez(
-    sys.argv[3],
-    *scalars,
-    children=rng.children(keys[0], 5, 3000),
-    roots=np.array([rng.root(s, t) for s in (0, 1, 2**64 - 1) for t in range(5)]),
-    noise=np.array([streams.noise(s, h, i) for s in (0, 7) for h in range(5) for i in range(3)]),
-    uniforms=rng.uniforms(few, 40),
-    first_normals=rng.normals(keys, 1),
-    normals=rng.normals(few, 400),
-    normals32=rng.normals(few, 10, np.float32),
-    wide=rng.truncated_normals(few, 20, 2.495),
-    narrow=rng.truncated_normals(few, 20, 0.499),
-    bits=rng.bits(few, 150),
-    bits8=rng.bits(few, 150, np.float64),
-)
-"""
-
-
-def test_the_interpreted_twin_gives_the_same_bits(tmp_path):
-    edges, tail = ziggurat_edges(), tail_keys(300)
-    keys = np.concatenate([edges, tail, keys_of(42, 4000)])
+def test_without_the_compiler_all_numbers_are_the_same(tmp_path):
+    keys = np.concatenate([ziggurat_edges(), tail_keys(100), keys_of(42, 2000)])
     np.save(tmp_path / "keys.npy", keys)
-    made = {}
-    for compiled in (1, 0):
-        out = tmp_path / f"{compiled}.npz"
-        arguments = [str(compiled), str(tmp_path / "keys.npy"), str(out)]
-        run = subprocess.run(
-            [sys.executable, "-W", "error", "-c", TWIN, *arguments],
-            env={**os.environ, "NUMBA_DISABLE_JIT": str(1 - compiled)},
-            capture_output=True,
-            text=True,
-        )
-        assert run.returncode == 0, run.stderr
-        made[compiled] = np.load(out)
-    x = made[1]["normals"]
-    assert (np.abs(x) > rng._R).sum() > 5
-    assert (np.abs(made[1]["first_normals"]) > rng._R).sum() > 300
-    assert set(made[0]) == set(made[1])
-    for name in made[1]:
-        a, b = made[0][name], made[1][name]
+    code = (
+        "import numpy as np, helpers\n"
+        f"keys = np.load({str(tmp_path / 'keys.npy')!r})\n"
+        f"np.savez({str(tmp_path / 'numbers.npz')!r}, **helpers.numbers(keys, compiled=False))"
+    )
+    python(code, env={"NUMBA_DISABLE_JIT": "1"})
+    compiled, interpreted = numbers(keys, compiled=True), np.load(tmp_path / "numbers.npz")
+    assert (np.abs(compiled["first normals"]) > rng._R).sum() > 100
+    assert set(compiled) == set(interpreted)
+    for name, a in compiled.items():
+        b = interpreted[name]
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
         assert a.tobytes() == b.tobytes(), name

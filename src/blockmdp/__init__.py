@@ -40,7 +40,7 @@ from blockmdp.learners import PSRL, UCBVI, Learner, OracleQ, QLearning
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
-    from blockmdp import oracles, testing
+    from blockmdp import measures, oracles, plots, testing
     from blockmdp.agents import Agent, Tabular
     from blockmdp.experiments import Results, Study
     from blockmdp.pcid import PCID
@@ -82,8 +82,10 @@ __all__ = [
     "lock_bernoulli",
     "lock_digits",
     "lock_gaussian",
+    "measures",
     "noisy_chain",
     "oracles",
+    "plots",
     "random_block_mdp",
     "rng",
     "testing",
@@ -100,7 +102,9 @@ _LATER = {
     "Tabular": "blockmdp.agents",
     "URL": "blockmdp.url",
     "load": "blockmdp.policy",
+    "measures": "blockmdp",
     "oracles": "blockmdp",
+    "plots": "blockmdp",
     "testing": "blockmdp",
 }
 

@@ -1,16 +1,6 @@
-"""How a latent state becomes an observation: q(x | s) of a Block MDP.
+"""Emissions: the distribution of observations given a latent state, q(x | s) of a Block MDP.
 
-An emission is a small class: what its observations look like, and `sample`. To add one, subclass
-`Emission` and turn the keys that `sample` is given into noise with the functions of `blockmdp.rng`:
-
->>> class Shifted(Emission):
-...     "The state's number plus a normal number."
-...
-...     def __init__(self, n_states):
-...         self.n_states, self.dim = n_states, 1
-...
-...     def sample(self, level, states, keys):
-...         return rng.normals(keys, 1) + states[:, None]
+To add an emission, subclass `Emission`.
 """
 
 from __future__ import annotations
@@ -42,33 +32,82 @@ __all__ = [
 
 
 class Emission(ABC):
-    """The law of an observation given the level and the latent state."""
+    """Base class of emissions: the distribution of observations given level and latent state.
+
+    A subclass defines `sample` and sets `n_states`, `dim` and, if the defaults below are wrong, the
+    other attributes. `sample` gets one key for each observation and turns it into noise with the
+    functions of `blockmdp.rng`. It must use no other source of randomness, so that runs repeat.
+
+    Attributes
+    ----------
+    n_states : int
+        Number of latent states, S.
+    dim : int
+        Length of an observation.
+    dtype : type, default=np.float64
+        Type of the entries of an observation.
+    low, high : float, default=-inf and inf
+        Bounds of the entries.
+    finite : bool, default=False
+        Whether there are finitely many different observations, so that a table can hold them.
+    stationary : bool, default=True
+        Whether the distribution is the same at all levels. If so, `sample` must ignore the level.
+    n_levels : int or None, default=None
+        Number of levels, H + 1, that the emission is made for; None fits any number.
+    per_episode : bool, default=False
+        Whether noise is correlated within an episode. If so, all levels of an episode get the same
+        key. Note that `Agent.value` works level by level, so it treats the errors of a decoder at
+        different levels as independent.
+
+    See Also
+    --------
+    BlockMDP : Combines an emission with the dynamics of the latent states.
+
+    Examples
+    --------
+    >>> class Shifted(Emission):
+    ...     "The number of the state plus a standard normal number."
+    ...
+    ...     def __init__(self, n_states):
+    ...         self.n_states, self.dim = n_states, 1
+    ...
+    ...     def sample(self, level, states, keys):
+    ...         return rng.normals(keys, 1) + states[:, None]
+    >>> keys = rng.children(rng.root(0), 0, 4)
+    >>> Shifted(3).sample(0, np.array([0, 1, 2, 2]), keys).shape
+    (4, 1)
+    """
 
     n_states: int
-    """Latent states it can show."""
     dim: int
-    """Length of an observation."""
     dtype: Any = np.float64
     low: float = -np.inf
     high: float = np.inf
     finite: bool = False
-    """Whether observations are of finitely many kinds, so that a table can hold them."""
     stationary: bool = True
-    """Whether all levels emit alike (`sample` then ignores its level)."""
     n_levels: int | None = None
-    """Levels it has laws for; None: any number."""
     per_episode: bool = False
-    """Whether an episode's noise hangs together: `sample` is then given the key of the episode, the
-    same at all its levels. What is computed level by level, such as `agent.value()`, then takes the
-    decoder's errors at different levels for independent, which they need not be."""
 
     @abstractmethod
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
-        """Draw one observation for each latent state, (n, dim), with the randomness of its key.
+        """Draw one observation for each latent state.
 
-        Row i must be a function of (level, states[i], keys[i]) alone.
+        Parameters
+        ----------
+        level : int
+            Level at which all of them are made, from 0 to H.
+        states : ndarray of shape (n,)
+            Latent states.
+        keys : ndarray of shape (n,)
+            Keys of the random numbers, one for each observation.
+
+        Returns
+        -------
+        ndarray of shape (n, dim)
+            Observations. Row i depends on `level`, `states[i]` and `keys[i]` alone, and on no other
+            row.
         """
 
     def __repr__(self) -> str:
@@ -76,12 +115,25 @@ class Emission(ABC):
 
 
 class OneHotBernoulli(Emission):
-    """The state's one-hot code followed by independent bits, in {0, 1}^(n_states + n_bits).
+    """One-hot code of the state, followed by independent random bits.
+
+    Observations are in {0, 1}^(n_states + n_bits).
 
     Parameters
     ----------
-    n_states, n_bits : int
-    p : probability that a bit is 1.
+    n_states : int
+        Number of latent states.
+    n_bits : int
+        Number of random bits.
+    p : float, default=0.5
+        Probability that a bit is 1.
+
+    Examples
+    --------
+    >>> emission = OneHotBernoulli(3, 5)
+    >>> emission.sample(0, np.array([0, 2]), rng.children(rng.root(0), 0, 2))
+    array([[1, 0, 0, 1, 0, 0, 1, 0],
+           [0, 0, 1, 1, 1, 0, 0, 1]], dtype=int8)
     """
 
     dtype = np.int8
@@ -112,16 +164,26 @@ class OneHotBernoulli(Emission):
 
 
 class OneHotGaussian(Emission):
-    """The state's one-hot code, padded with `n_extra` zeros, plus N(0, sigma^2) noise on every
-    coordinate.
+    """One-hot code of the state, padded with zeros, plus Gaussian noise on every coordinate.
 
     Parameters
     ----------
-    n_states, n_extra : int
-    sigma : standard deviation of the noise.
-    truncate : draw the noise given that no coordinate of it exceeds `bound` = 0.499. The blocks of
-        different states are then disjoint, as a Block MDP asks (Feng et al. 2020, footnote on
-        Gaussian mixtures); without it they overlap.
+    n_states : int
+        Number of latent states.
+    n_extra : int
+        Number of zeros after the one-hot code.
+    sigma : float
+        Standard deviation of the noise.
+    truncate : bool, default=False
+        Whether to truncate the noise of each coordinate to [-0.499, 0.499]. Then no observation can
+        come from two states, as a Block MDP requires (Feng et al. 2020, footnote on Gaussian
+        mixtures). Otherwise the observations of different states overlap.
+
+    Examples
+    --------
+    >>> emission = OneHotGaussian(3, 5, sigma=0.1)
+    >>> emission.sample(0, np.array([0, 2]), rng.children(rng.root(0), 0, 2)).shape
+    (2, 8)
     """
 
     dtype = np.float32
@@ -157,20 +219,30 @@ class OneHotGaussian(Emission):
 
 
 class Linear(Emission):
-    """Another emission seen through a fixed linear map: x -> matrix @ x (a rotation, a Hadamard
-    matrix, ...).
+    """An emission multiplied by a fixed matrix, such as a rotation.
 
     Parameters
     ----------
-    emission : the emission underneath.
-    matrix : (dim, emission.dim).
+    emission : Emission
+        Emission to transform.
+    matrix : array-like of shape (dim, emission.dim)
+        An observation x becomes `matrix @ x`.
+
+    See Also
+    --------
+    Hadamard : The same for a Hadamard matrix, and faster.
+
+    Examples
+    --------
+    >>> Linear(OneHotBernoulli(3, 1), [[1, 0, 0, 0], [0, 1, 1, 1]]).dim
+    2
     """
 
     def __init__(self, emission: Emission, matrix: ArrayLike) -> None:
         m = np.array(matrix, np.float64)
         if m.ndim != 2 or m.shape[1] != emission.dim:
             raise ValueError(
-                f"Linear: matrix must have the shape (any, {emission.dim}), to fit {emission!r}; "
+                f"Linear: matrix must have the shape (any, {emission.dim}) to match {emission!r}, "
                 f"got {m.shape}"
             )
         if not np.isfinite(m).all():
@@ -185,7 +257,7 @@ class Linear(Emission):
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
-        # einsum's own loop, not BLAS: a row must not depend on how many rows there are
+        # einsum's own loop instead of BLAS: a row must not depend on the number of rows
         x = self.emission.sample(level, states, keys).astype(np.float64, order="C")
         return np.asarray(np.einsum("nj,ij->ni", x, self.matrix, optimize=False), self.dtype)
 
@@ -194,13 +266,24 @@ class Linear(Emission):
 
 
 class StateAndLevel(Emission):
-    """The state's one-hot code, then the level's, plus N(0, sigma^2) noise on some coordinates.
+    """One-hot codes of the state and of the level, plus Gaussian noise.
 
     Parameters
     ----------
-    n_states, n_levels : int
-    sigma : standard deviation of the noise.
-    noisy : how many coordinates have noise, from the first; by default all.
+    n_states : int
+        Number of latent states.
+    n_levels : int
+        Number of levels, H + 1.
+    sigma : float
+        Standard deviation of the noise.
+    noisy : int or None, default=None
+        Number of coordinates with noise, counted from the first. None puts noise on all of them.
+
+    Examples
+    --------
+    >>> emission = StateAndLevel(3, 6, sigma=0.0)
+    >>> emission.sample(2, np.array([1]), rng.children(rng.root(0), 0, 1)).astype(int)
+    array([[0, 1, 0, 0, 0, 1, 0, 0, 0]])
     """
 
     stationary = False
@@ -230,17 +313,23 @@ class StateAndLevel(Emission):
 
 
 class ExogenousBits(Emission):
-    """The state's one-hot code, then the level's, then bits that nothing the agent does has a part
-    in, plus N(0, sigma^2) noise on every coordinate.
+    """One-hot codes of state and level, then bits that ignore the agent, plus Gaussian noise.
 
-    At level 0 the bits are fair coins; from each level to the next every bit flips with probability
-    `flip`. The Gaussian noise is drawn anew at every level.
+    At level 0 the bits are fair coins. From each level to the next, every bit flips with
+    probability `flip`. The Gaussian noise is independent at every level and on every coordinate.
 
     Parameters
     ----------
-    n_states, n_levels, n_bits : int
-    flip : probability that a bit flips, in [0, 1].
-    sigma : standard deviation of the noise.
+    n_states : int
+        Number of latent states.
+    n_levels : int
+        Number of levels, H + 1.
+    n_bits : int
+        Number of exogenous bits.
+    flip : float
+        Probability that a bit flips, in [0, 1].
+    sigma : float
+        Standard deviation of the noise.
 
     Examples
     --------
@@ -286,17 +375,19 @@ class ExogenousBits(Emission):
 
 
 class MarkovBits(Emission):
-    """The state's one-hot code at some places of a string of bits, each other bit of which is a
-    Markov chain of two states.
+    """One-hot code of the state, hidden among bits that are Markov chains.
 
-    The chains start from their stationary laws, so that the bits of one level are distributed as
-    those of any other; from level to level they move on by their rates.
+    Every bit outside the one-hot code is a Markov chain with two states. The chains start from
+    their stationary distributions, so the bits have the same distribution at every level.
 
     Parameters
     ----------
-    places : (n_states,) where the one-hot code stands, no place twice.
-    rise, fall : (dim,) the probabilities with which a bit goes from 0 to 1 and from 1 to 0; those
-        at `places` are ignored.
+    places : array-like of shape (n_states,)
+        Positions of the one-hot code in the observation, all different.
+    rise : array-like of shape (dim,)
+        Probability that each bit goes from 0 to 1. Entries at `places` are ignored.
+    fall : array-like of shape (dim,)
+        Probability that each bit goes from 1 to 0. Entries at `places` are ignored.
 
     Examples
     --------
@@ -318,14 +409,14 @@ class MarkovBits(Emission):
         self.rise, self.fall = (np.array(rate, np.float64) for rate in (rise, fall))
         if self.rise.ndim != 1 or self.rise.shape != self.fall.shape:
             raise ValueError(
-                "MarkovBits: rise and fall must be as long as an observation, both; got "
+                "MarkovBits: rise and fall must be vectors of the same length, got the shapes "
                 f"{self.rise.shape} and {self.fall.shape}"
             )
         for name, rate in (("rise", self.rise), ("fall", self.fall)):
             good = (rate >= 0) & (rate <= 1)  # false for NaN
             if not good.all():
                 i = int((~good).argmax())
-                raise ValueError(f"MarkovBits: {name}[{i}] is {rate[i]}, not a probability")
+                raise ValueError(f"MarkovBits: {name}[{i}] must be in [0, 1], got {rate[i]}")
         self.dim = len(self.rise)
         self.places = np.array(places)
         if (
@@ -336,16 +427,16 @@ class MarkovBits(Emission):
             or len(np.unique(self.places)) < len(self.places)
         ):
             raise ValueError(
-                f"MarkovBits: places must be different integers from 0 to {self.dim - 1}, one a "
-                f"state; got {places!r}"
+                f"MarkovBits: places must be different integers from 0 to {self.dim - 1}, one for "
+                f"each state, got {places!r}"
             )
         self.n_states = len(self.places)
         total = self.rise + self.fall
         total[self.places] = 1.0
         if not total.all():
             raise ValueError(
-                f"MarkovBits: bit {int(total.argmin())} can never change, so it has no stationary "
-                "law; give it a rise or a fall above 0"
+                f"MarkovBits: bit {int(total.argmin())} never changes, so it has no stationary "
+                "distribution; set its rise or fall above 0"
             )
         self._start = self.rise / total
 
@@ -358,23 +449,26 @@ class MarkovBits(Emission):
         return x
 
     def __repr__(self) -> str:
-        return f"<MarkovBits: {self.n_states} states at places of {self.dim} bits>"
+        return f"<MarkovBits: {self.n_states} states among {self.dim} bits>"
 
 
 Images = Literal["train", "test", "all"]
 
 
 class Digits(Emission):
-    """Each state is shown as a handwritten digit: one of its images, drawn at random.
+    """Images of handwritten digits, one digit for each state.
 
-    The images are the 1797 of scikit-learn's `load_digits` (Alpaydin and Kaynak 1998), 8 x 8 grey
-    values scaled to [0, 1].
+    An observation is a random image of the state's digit. The images are the 1797 of
+    :func:`sklearn.datasets.load_digits` (Alpaydin and Kaynak 1998), with 8 x 8 grey values scaled
+    to [0, 1].
 
     Parameters
     ----------
-    digits : (n_states,) which digit shows which state, no digit twice.
-    images : "test" are the third, sixth, ... image of each digit, in the order of the data set,
-        "train" are the others, "all" are both.
+    digits : sequence of int
+        Digit of each state, all different.
+    images : {"train", "test", "all"}, default="train"
+        Which images to use. "test" is every third image of each digit, in the order of the data
+        set; "train" is all others.
 
     Examples
     --------
@@ -395,14 +489,14 @@ class Digits(Emission):
             raise ValueError(f"Digits: images must be 'train', 'test' or 'all', got {images!r}")
         self.digits = tuple(int(d) for d in digits)
         if not self.digits or not set(self.digits) <= set(range(10)):
-            raise ValueError(f"Digits: digits must be some of 0 to 9, one a state; got {digits!r}")
+            raise ValueError(f"Digits: digits must be from 0 to 9, at least one, got {digits!r}")
         if len(set(self.digits)) < len(self.digits):
-            raise ValueError(f"Digits: no two states can have the same digit; got {digits!r}")
-        from sklearn.datasets import load_digits  # here, since it takes a second to import
+            raise ValueError(f"Digits: digits must be different for each state, got {digits!r}")
+        from sklearn.datasets import load_digits  # here, because the import takes a second
 
         x, y = load_digits(return_X_y=True)
         self.n_states, self.split = len(self.digits), images
-        self.images = tuple(_part(x[y == d] / 16, images) for d in self.digits)
+        self.images = tuple(_split(x[y == d] / 16, images) for d in self.digits)
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
@@ -418,20 +512,28 @@ class Digits(Emission):
         return f"Digits({list(self.digits)}, images={self.split!r})"
 
 
-def _part(x: NDArray[np.float64], images: Images) -> NDArray[np.float32]:
-    """The images of one digit that belong to a part of them."""
+def _split(x: NDArray[np.float64], images: Images) -> NDArray[np.float32]:
+    """Return the training images, the test images or all images of one digit."""
     test = np.arange(len(x)) % 3 == 2
     part = x if images == "all" else x[test if images == "test" else ~test]
     return part.astype(np.float32)
 
 
 class Hadamard(Emission):
-    """Another emission, padded with zeros to a power of two and multiplied by the Hadamard matrix
-    (Sylvester's, entries +1 and -1), so that every coordinate tells a little of everything.
+    """An emission multiplied by a Hadamard matrix, so that all coordinates mix.
+
+    Observations are first padded with zeros to a power of two. The matrix is Sylvester's, with
+    entries +1 and -1.
 
     Parameters
     ----------
-    emission : the emission underneath.
+    emission : Emission
+        Emission to transform.
+
+    Examples
+    --------
+    >>> Hadamard(OneHotGaussian(3, 10, sigma=0.1)).dim
+    16
     """
 
     def __init__(self, emission: Emission) -> None:
@@ -454,25 +556,31 @@ class Hadamard(Emission):
 
 
 class PerLevel(Emission):
-    """Another emission at each level.
+    """A different emission at each level.
 
     Parameters
     ----------
-    emissions : one for each of the levels 0, ..., H (the last is seen after the last action).
+    emissions : sequence of Emission
+        Emissions of the levels 0, ..., H. The last one is seen after the last action.
+
+    Examples
+    --------
+    >>> PerLevel([OneHotBernoulli(3, 5, p) for p in (0.1, 0.5, 0.9)]).n_levels
+    3
     """
 
     stationary = False
 
     def __init__(self, emissions: Sequence[Emission]) -> None:
         if not emissions:
-            raise ValueError("PerLevel: needs at least one emission")
+            raise ValueError("PerLevel: emissions must not be empty")
         self.emissions = tuple(emissions)
         first = self.emissions[0]
         for h, e in enumerate(self.emissions):
             if (e.n_states, e.dim) != (first.n_states, first.dim):
                 raise ValueError(
-                    f"PerLevel: emissions[{h}] shows {e.n_states} states in {e.dim} dimensions, "
-                    f"emissions[0] shows {first.n_states} in {first.dim}"
+                    f"PerLevel: emissions[{h}] has {e.n_states} states and {e.dim} dimensions, but "
+                    f"emissions[0] has {first.n_states} and {first.dim}"
                 )
         self.n_states, self.dim = first.n_states, first.dim
         self.n_levels = len(self.emissions)
@@ -486,22 +594,23 @@ class PerLevel(Emission):
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
         emission = self.emissions[level]
-        if self.per_episode and not emission.per_episode:  # its noise is its level's own
+        if self.per_episode and not emission.per_episode:  # independent noise at this level
             keys = branches(keys, level)
         return emission.sample(level, states, keys).astype(self.dtype, copy=False)
 
     def __repr__(self) -> str:
-        return f"PerLevel([{self.emissions[0]!r}, ...{self.n_levels} in all])"
+        return f"<PerLevel: {self.n_levels} emissions, the first {self.emissions[0]!r}>"
 
 
 def _where(mask: NDArray[np.bool_]) -> str:
+    """Return the index of the first True, as text."""
     return str([int(i) for i in np.argwhere(mask)[0]])
 
 
 # --- compiled loops -------------------------------------------------------------------------------
 @jit
-def branches(keys, i):
-    """The key of the i-th stream below each key, (n,)."""
+def branches(keys: NDArray[np.uint64], i: int) -> NDArray[np.uint64]:
+    """Return the key of the i-th stream below each key, (n,)."""
     out = np.empty(len(keys), np.uint64)
     for n in range(len(keys)):
         out[n] = child(keys[n], i)
@@ -509,11 +618,17 @@ def branches(keys, i):
 
 
 @jit
-def markov_bits(keys, level, start, rise, fall):
-    """Bits at a level, (n, d), each of which is a Markov chain of two states.
+def markov_bits(
+    keys: NDArray[np.uint64],
+    level: int,
+    start: NDArray[np.float64],
+    rise: NDArray[np.float64],
+    fall: NDArray[np.float64],
+) -> NDArray[np.int8]:
+    """Return the bits (n, d) at a level; each bit is a Markov chain with two states.
 
-    Whether bit j is 1 at level 0 is drawn from `uniform(key, j)`, whether it flips on the way to
-    level t from `uniform(key, t d + j)`, so that all levels of one key tell of one chain.
+    Bit j at level 0 is drawn with `uniform(key, j)`. Its flip on the way to level t is drawn with
+    `uniform(key, t * d + j)`. So all levels of one key belong to the same chains.
 
     keys: (n,). start, rise, fall: (d,), the probabilities of 1 at level 0, of 0 -> 1 and of 1 -> 0.
     """
@@ -523,15 +638,15 @@ def markov_bits(keys, level, start, rise, fall):
         for j in range(d):
             out[i, j] = uniform(keys[i], j) < start[j]
         for t in range(1, level + 1):
-            for j in range(d):  # without branches, which no processor could foresee
+            for j in range(d):  # no branches: a processor could not predict them
                 u = uniform(keys[i], t * d + j)
                 out[i, j] = (u < rise[j]) * (1 - out[i, j]) + (u >= fall[j]) * out[i, j]
     return out
 
 
 @jit
-def hadamard_transform(x):
-    """Multiply every row by Sylvester's Hadamard matrix, in place. x: (n, d), d a power of two."""
+def hadamard_transform(x: NDArray[np.float64]) -> None:
+    """Multiply each row by Sylvester's Hadamard matrix, in place. x: (n, d), d a power of two."""
     n, d = x.shape
     for i in range(n):
         step = 1

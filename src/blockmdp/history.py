@@ -13,7 +13,7 @@ __all__ = ["Level", "Refit", "Snapshot"]
 class Snapshot:
     """The policy at one moment of a fit (`Tabular` with `record=True`).
 
-    Attributes
+    Parameters
     ----------
     k : int
         Learning episodes so far.
@@ -32,7 +32,7 @@ class Snapshot:
 class Refit:
     """One training of the decoder (`URL`), or one episode that changed it (`OnlineURL`).
 
-    Attributes
+    Parameters
     ----------
     k : int
         Learning episode (from 0) before which it happened.
@@ -65,7 +65,7 @@ class Refit:
 class Level:
     """What `PCID` found at one level.
 
-    Attributes
+    Parameters
     ----------
     level : int
         The level.

@@ -1,46 +1,103 @@
-"""The loop in which a learner meets a Block MDP.
+"""The episode loop, in which a learner plays a Block MDP.
 
-Random numbers: the episode with number n has the environment key e = child(environment key, n) (see
-`blockmdp.dynamics`). The learner's choices are drawn from `choice_key`.
+Episode n of the environment has the key `e = child(env_key, n)`; `blockmdp.dynamics` says what is
+drawn with it. The learner draws its choices with `choice_key`.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from blockmdp.dynamics import first_state, next_state, sample_reward
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
 from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
-from blockmdp.tapes import episodes_on_tape, read_label
+from blockmdp.tapes import Tape, episodes_on_tape, read_label
 
-__all__ = ["choice_key", "learn", "no_plan", "replay"]
+__all__ = ["Episodes", "choice_key", "learn", "no_plan", "replay"]
+
+
+class Episodes(NamedTuple):
+    """Where the episodes of a learner get their random numbers."""
+
+    env_key: np.uint64  # of the environment
+    agent_key: np.uint64  # of the learner's choices
+    offset: int  # number of episodes of the environment before the learner's first
 
 
 def choice_key(agent_key: np.uint64, k: int, h: int) -> np.uint64:
-    """Key of the learner's choices in step h of its k-th episode; with h = H, of its planning."""
+    """Return the key of a learner's choices in step h of its episode k; h = H is for planning.
+
+    Parameters
+    ----------
+    agent_key : np.uint64
+        Key of the learner, from `blockmdp.streams.agent`.
+    k : int
+        Episode, from 0.
+    h : int
+        Step, from 0 to H.
+
+    Returns
+    -------
+    np.uint64
+        The key that `Learner.act` and `Learner.plan` get.
+    """
     return np.uint64(step(key(agent_key, k), h))
 
 
 @inlined_for_users
-def no_plan(tables, k, key):
-    """For learners that have nothing to do between episodes."""
-
-
-@template
-def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    """Run learning episodes k, k + 1, ... until `returns` is full or the tape runs dry; the next k
-    is returned.
+def no_plan(tables: Any, k: int, key: np.uint64) -> None:
+    """Run after each episode; by default, do nothing.
 
     Parameters
     ----------
-    act, update, plan : the learner's functions (see `blockmdp.learners.Learner`).
-    tables : the learner's tables, changed in place.
+    tables : tuple
+        Tables of the learner, to be changed in place.
+    k : int
+        Episode that has ended, from 0.
+    key : np.uint64
+        Key of the random numbers of this call.
+    """
+
+
+@template
+def learn(
+    act: Callable[..., int],
+    update: Callable[..., None],
+    plan: Callable[..., None],
+    tables: Any,
+    dynamics: Dynamics,
+    tape: Tape,
+    episodes: Episodes,
+    k: int,
+    returns: NDArray[np.float64],
+) -> int:
+    """Run learning episodes k, k + 1, ... until `returns` is full or the tape is used up.
+
+    Parameters
+    ----------
+    act, update, plan : function
+        Functions of the learner, see `blockmdp.Learner`.
+    tables : tuple
+        Tables of the learner, changed in place.
     dynamics : Dynamics
-    tape : Tape, its `visits` changed in place.
-    env_key, agent_key : np.uint64
-    offset : episodes that the environment had given before the learner's first.
-    k : the first episode to run.
-    returns : (episodes,), filled in place.
+        Latent tables of the problem.
+    tape : Tape
+        Labels that the learner sees; its `visits` are changed in place.
+    episodes : Episodes
+        Keys of the random numbers.
+    k : int
+        First episode to run.
+    returns : ndarray of shape (episodes,)
+        Return of each episode, filled in place.
+
+    Returns
+    -------
+    int
+        The next episode to run.
     """
     initial = dynamics.initial
     model = dynamics.model
@@ -57,8 +114,8 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
             if batch <= 0:
                 break
         for _ in range(batch):
-            e = np.uint64(child(env_key, offset + k))
-            c = np.uint64(child(agent_key, k))
+            e = np.uint64(child(episodes.env_key, episodes.offset + k))
+            c = np.uint64(child(episodes.agent_key, k))
             s = index(first_state(initial, e))
             o = s if latent else index(read_label(labels, shift, visits, 0, s))
             total = 0.0
@@ -66,7 +123,7 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
                 h = index(level)
                 a = index(act(tables, k, h, o, np.uint64(step(c, h))))
                 if a >= A:
-                    raise ValueError("act of the learner gave an action that does not exist")
+                    raise ValueError("act of the learner returned an action that does not exist")
                 t = index(next_state(model, h, s, a, e))
                 r = sample_reward(model, h, s, a, t, e)
                 o_next = t if latent else index(read_label(labels, shift, visits, level + 1, t))
@@ -81,10 +138,30 @@ def learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset,
 
 
 @template
-def replay(update, tables, labels, actions, rewards, lengths):
-    """Let a learner learn from n trajectories, in their order, under the labels (n, H + 1).
+def replay(
+    update: Callable[..., None],
+    tables: Any,
+    labels: NDArray[np.int32],
+    actions: NDArray[np.int64],
+    rewards: NDArray[np.float64],
+    lengths: NDArray[np.int64],
+) -> None:
+    """Update a learner with n past trajectories, in their order.
 
-    An episode that took fewer than H steps (`lengths`) ended early.
+    Parameters
+    ----------
+    update : function
+        Update of the learner, see `blockmdp.Learner`.
+    tables : tuple
+        Tables of the learner, changed in place.
+    labels : ndarray of shape (n, H + 1)
+        Labels that the decoder gives the observations now.
+    actions : ndarray of shape (n, H)
+        Actions.
+    rewards : ndarray of shape (n, H)
+        Rewards.
+    lengths : ndarray of shape (n,)
+        Number of steps. An episode with fewer than H steps ended early.
     """
     n, H = actions.shape
     for i in range(n):

@@ -1,6 +1,4 @@
-"""BlockMDP: a Block Markov Decision Process as data (Feng et al. 2020, Section 3), and what can be
-computed of it exactly.
-"""
+"""Block Markov decision processes (Feng et al. 2020, Section 3), with exact values."""
 
 from __future__ import annotations
 
@@ -22,27 +20,56 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockMDP:
-    """An episodic MDP over a few latent states, seen through an emission: a value, read-only.
+    """A Block MDP: an episodic MDP whose few latent states are hidden behind rich observations.
 
-    An episode starts at level 0 in a state drawn from `initial` and takes H actions, to level H.
-    Levels, states and actions count from 0 (the paper's level h is level h - 1 here).
+    An episode starts at level 0 in a latent state drawn from `initial`, takes H actions and ends at
+    level H. At every level the agent sees an observation that `emission` draws for the latent
+    state. Levels, states and actions count from 0, so level h of the papers is level h - 1 here.
+
+    The model is known in full, so optimal values and values of policies are computed exactly. A
+    BlockMDP is read-only.
 
     Parameters
     ----------
-    initial : (S,) probabilities of the first latent state.
-    transitions : (H, S, A, S') probabilities of the next latent state.
-    rewards : (H, S, A, S') or broadcast to it: what a transition pays when it pays.
-    reward_probability : (H, S, A, S') or broadcast to it: the probability that it pays.
-    emission : how the latent states of levels 0, ..., H are observed.
-    name : a word for titles and messages.
+    initial : array-like of shape (S,)
+        Probability of each initial state.
+    transitions : array-like of shape (H, S, A, S)
+        Probability of the next state, given level, state and action.
+    rewards : array-like that broadcasts to (H, S, A, S)
+        Reward of a transition, if it is paid.
+    reward_probability : array-like that broadcasts to (H, S, A, S), default=1.0
+        Probability that the reward of a transition is paid; otherwise the reward is 0.
+    emission : Emission
+        Distribution of the observations of the latent states at levels 0, ..., H.
+    name : str, default="BlockMDP"
+        Name in titles and messages.
+
+    See Also
+    --------
+    lock_bernoulli : A combination lock, the main example of Feng et al. (2020).
+    random_block_mdp : Draws a Block MDP at random.
+    blockmdp.envs.BlockMDPEnv : The same problem as a Gymnasium environment.
+
+    References
+    ----------
+    Fei Feng, Ruosong Wang, Wotao Yin, Simon S. Du and Lin F. Yang. Provably Efficient Exploration
+    for Reinforcement Learning Using Unsupervised Learning. NeurIPS 2020.
 
     Examples
     --------
-    >>> from blockmdp.emissions import OneHotBernoulli
-    >>> stay = np.eye(2)[None, :, None, :]  # H = 1, S = 2, A = 1
-    >>> m = BlockMDP([0.5, 0.5], stay, [0.0, 1.0], emission=OneHotBernoulli(2, 3))
+    Two states and two actions: action 1 changes the state, and arriving in state 1 pays 1.
+
+    >>> import blockmdp as bm
+    >>> stay, move = np.eye(2), 1 - np.eye(2)
+    >>> P = np.stack([stay, move], axis=1)  # (S, A, S)
+    >>> m = bm.BlockMDP([1, 0], np.stack([P, P]), [0, 1], emission=bm.OneHotBernoulli(2, 3))
+    >>> m
+    <BlockMDP: horizon 2, 2 states, 2 actions, OneHotBernoulli(2, 3, p=0.5)>
     >>> m.optimal_value()
-    0.5
+    2.0
+    >>> m.optimal_policy().argmax(axis=2)  # (H, S)
+    array([[1, 0],
+           [1, 0]])
     """
 
     initial: Array
@@ -65,33 +92,33 @@ class BlockMDP:
         P = _array("transitions", transitions)
         if P.ndim != 4 or P.shape[1] != P.shape[3] or 0 in P.shape:
             raise ValueError(
-                f"transitions must have the shape (H, S, A, S), none of them 0; got {P.shape}"
+                f"transitions must have the shape (H, S, A, S), without zeros, got {P.shape}"
             )
         mu = _array("initial", initial)
         if mu.shape != P.shape[1:2]:
             raise ValueError(
-                f"initial must have the shape ({P.shape[1]},), one entry a state of transitions; "
-                f"got {mu.shape}"
+                f"initial must have the shape (S,) = ({P.shape[1]},), as transitions have "
+                f"{P.shape[1]} states, got {mu.shape}"
             )
         _check_distributions("initial", mu)
         _check_distributions("transitions", P)
         r = _broadcast("rewards", rewards, P.shape)
         if not np.isfinite(r).all():
             i = _first(~np.isfinite(r))
-            raise ValueError(f"rewards{_at(i)} is {r[i]}, not a finite number")
+            raise ValueError(f"rewards{_at(i)} must be finite, got {r[i]}")
         p = _broadcast("reward_probability", reward_probability, P.shape)
         if not ((p >= 0) & (p <= 1)).all():
             i = _first(~((p >= 0) & (p <= 1)))
-            raise ValueError(f"reward_probability{_at(i)} is {p[i]}, not in [0, 1]")
+            raise ValueError(f"reward_probability{_at(i)} must be in [0, 1], got {p[i]}")
         if not isinstance(emission, Emission):
             raise ValueError(f"emission must be a blockmdp.emissions.Emission, got {emission!r}")
         if emission.n_states != P.shape[1]:
             raise ValueError(
-                f"emission shows {emission.n_states} latent states, transitions have {P.shape[1]}"
+                f"emission has {emission.n_states} latent states, but transitions have {P.shape[1]}"
             )
         if emission.n_levels not in (None, len(P) + 1):
             raise ValueError(
-                f"emission has laws for {emission.n_levels} levels, but horizon {len(P)} makes "
+                f"emission has {emission.n_levels} levels, but horizon {len(P)} needs "
                 f"{len(P) + 1} (0 to H)"
             )
         for field, value in (
@@ -107,21 +134,21 @@ class BlockMDP:
 
     @property
     def horizon(self) -> int:
-        """H, the number of actions in an episode."""
+        """Number of actions in an episode, H."""
         return int(self.transitions.shape[0])
 
     @property
     def n_states(self) -> int:
-        """S, the number of latent states."""
+        """Number of latent states, S."""
         return int(self.transitions.shape[1])
 
     @property
     def n_actions(self) -> int:
-        """A, the number of actions."""
+        """Number of actions, A."""
         return int(self.transitions.shape[2])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its arguments, so that a copy is as read-only as the original."""
+        """Pickle the arguments, so that a copy is read-only too."""
         return _rebuild, (
             self.initial,
             self.transitions,
@@ -133,14 +160,13 @@ class BlockMDP:
 
     def __repr__(self) -> str:
         return (
-            f"<{self.name}: horizon {self.horizon}, {self.n_states} states, {self.n_actions} "
-            "actions, "
-            f"{self.emission!r}>"
+            f"<{self.name}: horizon {self.horizon}, {self.n_states} states, "
+            f"{self.n_actions} actions, {self.emission!r}>"
         )
 
     @cached_property
     def expected_rewards(self) -> Array:
-        """r(h, s, a), the mean reward of a step, (H, S, A)."""
+        """Mean reward r(h, s, a) of a step, an ndarray of shape (H, S, A)."""
         P, r, p = self.transitions, self.rewards, self.reward_probability
         expected = np.asarray(np.einsum("hsat,hsat,hsat->hsa", P, r, p), np.float64)
         expected.setflags(write=False)
@@ -148,13 +174,13 @@ class BlockMDP:
 
     @cached_property
     def dynamics(self) -> Dynamics:
-        """The tables in the form that the compiled loops read."""
+        """The latent tables in the form that the compiled loops read."""
         tables = (_cumulative(self.transitions), self.rewards, self.reward_probability)
         return Dynamics(_cumulative(self.initial), np.stack(tables, axis=-1))
 
     @cached_property
     def _optimum(self) -> tuple[Array, Array]:
-        """V* (H + 1, S) and Q* (H, S, A), by dynamic programming from the last level back."""
+        """V* (H + 1, S) and Q* (H, S, A), by dynamic programming from the last level backwards."""
         V = np.zeros((self.horizon + 1, self.n_states))
         Q = np.zeros(self.transitions.shape[:3])
         for h in reversed(range(self.horizon)):
@@ -163,29 +189,58 @@ class BlockMDP:
         return V, Q
 
     def optimal_value(self) -> float:
-        """V*, the largest expected return of any policy."""
+        """Return V*, the largest expected return of any policy.
+
+        Returns
+        -------
+        float
+            Optimal value.
+        """
         return float(self.initial @ self._optimum[0][0])
 
     def optimal_values(self) -> Array:
-        """V*(h, s), the most that can be earned from a state on, (H + 1, S)."""
+        """Return V*(h, s), the largest expected return from each state on.
+
+        Returns
+        -------
+        ndarray of shape (H + 1, S)
+            Optimal values; 0 at level H.
+        """
         return self._optimum[0].copy()
 
     def optimal_policy(self) -> Array:
-        """An optimal policy on latent states, (H, S, A); deterministic: of equally good actions the
-        first.
+        """Return an optimal policy on latent states.
+
+        Returns
+        -------
+        ndarray of shape (H, S, A)
+            Probability of each action. The policy is deterministic; among equally good actions it
+            takes the first.
         """
         return np.asarray(np.eye(self.n_actions)[self._optimum[1].argmax(axis=2)], np.float64)
 
     def uniform_policy(self) -> Array:
-        """The policy that acts at random, (H, S, A)."""
+        """Return the policy that chooses all actions with equal probability.
+
+        Returns
+        -------
+        ndarray of shape (H, S, A)
+            Probability of each action.
+        """
         return np.full(self.transitions.shape[:3], 1.0 / self.n_actions)
 
     def value(self, pi: ArrayLike) -> float:
-        """The exact expected return of a policy on latent states.
+        """Return the exact expected return of a policy on latent states.
 
         Parameters
         ----------
-        pi : (H, S, A) probabilities of each action.
+        pi : array-like of shape (H, S, A)
+            Probability of each action, given level and latent state.
+
+        Returns
+        -------
+        float
+            Value of the policy.
         """
         pi = self._policy(pi)
         V = np.zeros(self.n_states)
@@ -194,7 +249,18 @@ class BlockMDP:
         return float(self.initial @ V)
 
     def occupancy(self, pi: ArrayLike) -> Array:
-        """The distribution over latent states at each level under a policy, (H + 1, S)."""
+        """Return the distribution of the latent state at each level under a policy.
+
+        Parameters
+        ----------
+        pi : array-like of shape (H, S, A)
+            Probability of each action, given level and latent state.
+
+        Returns
+        -------
+        ndarray of shape (H + 1, S)
+            Probability of each state; rows sum to 1.
+        """
         pi = self._policy(pi)
         mu = np.empty((self.horizon + 1, self.n_states))
         mu[0] = self.initial
@@ -203,7 +269,13 @@ class BlockMDP:
         return mu
 
     def reachability(self) -> Array:
-        """The largest probability with which any policy visits a state at a level, (H + 1, S)."""
+        """Return the largest probability with which any policy visits each state.
+
+        Returns
+        -------
+        ndarray of shape (H + 1, S)
+            Probability of being in the state at the level, under the best policy for this.
+        """
         reach = np.empty((self.horizon + 1, self.n_states))
         for level in range(self.horizon + 1):
             best = np.eye(self.n_states)  # (s, target)
@@ -213,74 +285,96 @@ class BlockMDP:
         return reach
 
     def sample(self, level: int, state: int, n: int, seed: int = 0) -> NDArray[Any]:
-        """n fresh observations of a latent state at a level, (n, dim); not those that any agent
-        meets.
+        """Draw fresh observations of a latent state, different from all that agents see.
+
+        Parameters
+        ----------
+        level : int
+            Level, from 0 to H.
+        state : int
+            Latent state.
+        n : int
+            Number of observations.
+        seed : int, default=0
+            Seed of the observations.
+
+        Returns
+        -------
+        ndarray of shape (n, dim)
+            Observations.
         """
         if not (0 <= level <= self.horizon and 0 <= state < self.n_states):
             raise ValueError(
-                f"levels are 0 to {self.horizon} and states 0 to {self.n_states - 1}; got level "
-                f"{level!r}, state {state!r}"
+                f"level must be from 0 to {self.horizon} and state from 0 to {self.n_states - 1}, "
+                f"got level {level!r} and state {state!r}"
             )
         keys = rng.children(streams.sampling(seed, level, state), 0, n)
         return self.emission.sample(level, np.full(n, state), keys)
 
     def _policy(self, pi: ArrayLike) -> Array:
+        """Return a policy as an array (H, S, A) of valid probabilities."""
         pi = _array("pi", pi)
         if pi.shape != self.transitions.shape[:3]:
             raise ValueError(
-                f"pi must have the shape (H, S, A) = {self.transitions.shape[:3]}; got {pi.shape}"
+                f"pi must have the shape (H, S, A) = {self.transitions.shape[:3]}, got {pi.shape}"
             )
         _check_distributions("pi", pi)
         return pi
 
 
 def _rebuild(*arguments: Any) -> BlockMDP:
+    """Unpickle a BlockMDP."""
     *arrays, emission, name = arguments
     return BlockMDP(*arrays, emission=emission, name=name)
 
 
 def _array(field: str, value: ArrayLike) -> Array:
+    """Copy a value into an array of floats."""
     try:
         return np.array(value, np.float64, order="C")
     except (TypeError, ValueError):
-        raise ValueError(f"{field} is not an array of numbers: {value!r}") from None
+        raise ValueError(f"{field} must be an array of numbers, got {value!r}") from None
 
 
 def _broadcast(field: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Copy a value into an array of a given shape."""
     array = _array(field, value)
     try:
         return np.broadcast_to(array, shape).copy()
     except ValueError:
         raise ValueError(
-            f"{field} must have the shape (H, S, A, S) = {shape}, or one that broadcasts to it; "
+            f"{field} must have the shape (H, S, A, S) = {shape}, or one that broadcasts to it, "
             f"got {array.shape}"
         ) from None
 
 
 def _check_distributions(field: str, p: Array) -> None:
-    """Entries along the last axis are probabilities and sum to one."""
+    """Check that the entries along the last axis are probabilities that sum to 1."""
     good = p >= 0  # false for NaN
     if not good.all():
         i = _first(~good)
-        raise ValueError(f"{field}{_at(i)} is {p[i]}, not a probability")
+        raise ValueError(f"{field}{_at(i)} must be a probability, got {p[i]}")
     total = p.sum(axis=-1)
     good = np.abs(total - 1) <= 1e-8
     if not good.all():
         i = _first(~good)
-        raise ValueError(f"{field}{_at(i)} sums to {total[i]:.10g}, not to 1")
+        raise ValueError(f"{field}{_at(i)} must sum to 1, but sums to {total[i]:.10g}")
 
 
 def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the index of the first True."""
     return tuple(int(i) for i in np.argwhere(mask)[0])
 
 
 def _at(index: tuple[int, ...]) -> str:
+    """Return an index as text."""
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def _cumulative(p: Array) -> Array:
-    """Cumulative sums, and 2 from the last possible outcome on, so that rounding makes nothing
-    impossible happen.
+    """Return cumulative sums that are 2 from the last possible outcome on.
+
+    So no impossible outcome can happen if rounding leaves a sum below 1.
     """
     c = np.cumsum(p, axis=-1)
     possible_later = np.cumsum((p > 0)[..., ::-1], axis=-1)[..., ::-1] - (p > 0) > 0

@@ -36,6 +36,13 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
     -------
     float
         Expected return of an episode.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> value(m, bm.Policy(m.optimal_policy()))
+    0.5
     """
     S, A = mdp.n_states, mdp.n_actions
     on_states = np.empty((mdp.horizon, S, A))
@@ -68,6 +75,14 @@ def confusion(
     -------
     ndarray of shape (H + 1, S, n_labels)
         Rows sum to 1.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_gaussian(horizon=5)
+    >>> agent = bm.OnlineURL().fit(m, episodes=200)
+    >>> confusion(m, agent.decoder_).shape[:2]
+    (6, 3)
     """
     C = np.empty((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
     for h in range(mdp.horizon + 1):
@@ -98,6 +113,12 @@ def accuracy(
     -------
     ndarray of shape (H + 1,)
         Between 0 and 1.
+
+    Examples
+    --------
+    >>> C = np.array([[[0.9, 0.1], [0.2, 0.8]]])  # one level, two states, two labels
+    >>> accuracy(C).round(2)
+    array([0.85])
     """
     S = C.shape[1]
     weight = np.ones(C.shape[:2]) if reachable is None else reachable.astype(np.float64)

@@ -1,12 +1,11 @@
-"""Random numbers by counting: every draw is a pure function of a key and an index.
+"""Random numbers as pure functions: each number depends on a key and an index alone.
 
-A key is 64 bits. `draw(key, i)` is the i-th output of a SplitMix64 generator (Steele, Lea and Flood
-2014) started at `key`; `child(key, i)` is the key of the i-th stream below `key`. Nothing is stored
-and nothing advances, so results do not depend on the order, the batching, the process or the engine
-in which numbers are asked for.
+A key is 64 bits, an `np.uint64`. `draw(key, i)` is the i-th output of a SplitMix64 generator
+(Steele, Lea and Flood 2014) that starts at `key`. `child(key, i)` is the key of the i-th stream
+below `key`. There is no state to store or to advance, so results do not depend on the order of
+calls, on batch sizes, on the process or on the engine.
 
-A key is an `np.uint64`. Python code derives keys with `key(k, i, ...)`; compiled code calls
-`np.uint64(child(k, i))`.
+Python code derives keys with `key(k, i, ...)`. Compiled code calls `np.uint64(child(k, i))`.
 
 >>> k = key(root(0), 7)
 >>> uniform(k, 0) == uniform(k, 0)
@@ -52,7 +51,7 @@ _27, _30, _31, _11, _63 = (np.uint64(n) for n in (27, 30, 31, 11, 63))
 
 @inlined
 def mix(z):
-    """Scramble 64 bits, one to one."""
+    """Scramble 64 bits; different inputs give different outputs."""
     z = (z ^ (z >> _30)) * _MUL1
     z = (z ^ (z >> _27)) * _MUL2
     return z ^ (z >> _31)
@@ -60,45 +59,112 @@ def mix(z):
 
 @inlined
 def draw(key, i):
-    """The i-th 64 random bits of the stream `key`."""
+    """Return the i-th 64 random bits of a stream.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the stream.
+    i : int
+        Index of the draw, from 0.
+
+    Returns
+    -------
+    np.uint64
+        Random bits.
+    """
     return mix(np.uint64(key) + np.uint64(i) * _GOLDEN)
 
 
 @inlined
 def child(key, i):
-    """The key of the i-th stream below `key`; scrambled twice, so that it is no output of `key`
-    itself.
+    """Return the key of the i-th stream below `key`, for use in compiled code.
+
+    Wrap the result in `np.uint64`. Python code calls `key` instead.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key above the stream.
+    i : int
+        Number of the stream, from 0.
+
+    Returns
+    -------
+    np.uint64
+        Key of the stream. It is scrambled twice, so that it differs from all draws of `key`.
     """
     return mix(mix(np.uint64(key) + np.uint64(i) * _GOLDEN) ^ _BRANCH)
 
 
 @inlined
 def step(key, h):
-    """The key of step h below `key`: cheaper than `child`, since steps are few and draws within a
-    step fewer.
+    """Return the key of step h below `key`.
+
+    This is cheaper than `child`. It is safe because an episode has few steps, and a step few draws.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the episode.
+    h : int
+        Number of the step, from 0.
+
+    Returns
+    -------
+    np.uint64
+        Key of the step.
     """
     return np.uint64(key) + np.uint64(h) * _STEP
 
 
 @inlined
 def uniform(key, i):
-    """The i-th number of the stream, uniform on [0, 1): a multiple of 2**-53."""
+    """Return the i-th number of a stream, uniform on [0, 1).
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the stream.
+    i : int
+        Index of the number, from 0.
+
+    Returns
+    -------
+    float
+        A multiple of 2**-53.
+    """
     return np.int64(draw(key, i) >> _11) * 2.0**-53
 
 
 @inlined
 def integer(key, i, n):
-    """The i-th number of the stream, uniform on 0, ..., n - 1."""
+    """Return the i-th number of a stream, uniform on 0, ..., n - 1.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the stream.
+    i : int
+        Index of the number, from 0.
+    n : int
+        Number of possible values.
+
+    Returns
+    -------
+    int
+        A number from 0 to n - 1.
+    """
     return int(uniform(key, i) * n)
 
 
-# --- the normal distribution: a ziggurat of 256 layers (Marsaglia and Tsang 2000) ----------------
-_R = 3.6541528853610088  # where the tail begins
-_V = 0.00492867323399  # the area of each layer
+# --- normal numbers: a ziggurat of 256 layers (Marsaglia and Tsang 2000) --------------------------
+_R = 3.6541528853610088  # start of the tail
+_V = 0.00492867323399  # area of each layer
 
 
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Right edges of the layers, widest first, x (257,), and the density there, f (257,)."""
+    """Return the right edges x (257,) of the layers, widest first, and the densities f (257,)."""
     f = lambda x: math.exp(-0.5 * x * x)  # noqa: E731
     x = np.zeros(257)
     x[0], x[1] = _V / f(_R), _R
@@ -117,7 +183,20 @@ _12 = np.uint64(12)
 
 @inlined
 def normal(key, i):
-    """The i-th number of the stream, standard normal."""
+    """Return the i-th number of a stream, standard normal.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the stream.
+    i : int
+        Index of the number, from 0.
+
+    Returns
+    -------
+    float
+        A normal number with mean 0 and variance 1.
+    """
     z = draw(key, i)
     layer = np.int64(z & _LAYER)
     m = np.int64(z >> _12)
@@ -129,8 +208,9 @@ def normal(key, i):
 
 @jit
 def _normal_edge(z):
-    """The one draw in a hundred that falls on the edge of a layer; further bits come from
-    scrambling z on.
+    """Finish the one draw in a hundred that hits the edge of a layer.
+
+    It needs more random bits, and gets them by scrambling z again.
     """
     while True:
         layer = np.int64(z & _LAYER)
@@ -141,7 +221,7 @@ def _normal_edge(z):
             return sign * x
         z = mix(z + _GOLDEN)
         u = (np.int64(z >> _11) + 1) * 2.0**-53  # (0, 1]
-        if layer == 0:  # the tail beyond _R
+        if layer == 0:  # the tail, beyond _R
             z = mix(z + _GOLDEN)
             v = (np.int64(z >> _11) + 1) * 2.0**-53
             x = -math.log(u) / _R
@@ -159,8 +239,24 @@ def _normal_edge(z):
 
 @inlined
 def gamma(key, i, shape):
-    """The i-th number of the stream, gamma with that shape and scale 1 (Marsaglia and Tsang 2000);
-    what it is made of is drawn from a stream of its own.
+    """Return the i-th number of a stream, with a gamma distribution of scale 1.
+
+    The method is that of Marsaglia and Tsang (2000). It rejects some proposals, so each number has
+    its own stream.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key of the stream.
+    i : int
+        Index of the number, from 0.
+    shape : float
+        Shape of the gamma distribution, greater than 0.
+
+    Returns
+    -------
+    float
+        A positive number.
     """
     key = np.uint64(child(key, i))
     boost = 1.0
@@ -217,7 +313,7 @@ def _truncated_normals(keys, d, bound, out):
                 while abs(x) > bound:
                     t += 1
                     x = normal(key, t)
-            else:  # propose flatly: nearly all of the bell would be thrown away
+            else:  # propose uniform numbers: nearly all normal ones would be rejected
                 x = bound * (2.0 * uniform(key, 0) - 1.0)
                 while uniform(key, t + 1) >= math.exp(-0.5 * x * x):
                     t += 2
@@ -238,41 +334,143 @@ def _bits(keys, d, out):
 
 
 def root(seed: int, stream: int = 0) -> np.uint64:
-    """The key of a seed, an integer from 0 to 2**64 - 1, and a stream number."""
+    """Return the key of a seed.
+
+    Parameters
+    ----------
+    seed : int
+        Seed, from 0 to 2**64 - 1.
+    stream : int, default=0
+        Number of the stream; `blockmdp.streams` lists the streams in use.
+
+    Returns
+    -------
+    np.uint64
+        Key of the stream.
+    """
     return key(np.uint64(seed), 0, stream)
 
 
 def key(above: np.uint64, *path: int) -> np.uint64:
-    """The key at the end of a path of streams: `key(k, 1, 2)` is stream 2 below stream 1 of `k`."""
+    """Return the key at the end of a path of streams.
+
+    Parameters
+    ----------
+    above : np.uint64
+        Key at which the path starts.
+    *path : int
+        Number of the stream to follow at each level. `key(k, 1, 2)` is stream 2 below stream 1 of
+        `k`.
+
+    Returns
+    -------
+    np.uint64
+        Key of the last stream.
+    """
     for i in path:
         above = np.uint64(child(above, i))
     return above
 
 
 def children(key: np.uint64, start: int, n: int) -> NDArray[np.uint64]:
-    """The keys of the streams start, ..., start + n - 1 below `key`, (n,)."""
+    """Return the keys of the streams start, ..., start + n - 1 below `key`.
+
+    Parameters
+    ----------
+    key : np.uint64
+        Key above the streams.
+    start : int
+        Number of the first stream.
+    n : int
+        Number of streams.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Keys of the streams.
+    """
     return _children(key, start, n)
 
 
 def uniforms(keys: NDArray[np.uint64], d: int) -> NDArray[np.float64]:
-    """The first d numbers, uniform on [0, 1), of each stream, (len(keys), d)."""
+    """Return the first d numbers of each stream, uniform on [0, 1).
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n,)
+        Keys of the streams.
+    d : int
+        Numbers drawn from each stream.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Entry [i, j] is `uniform(keys[i], j)`.
+    """
     return _uniforms(keys, d)
 
 
 def normals(
     keys: NDArray[np.uint64], d: int, dtype: type[np.floating[Any]] = np.float64
 ) -> NDArray[Any]:
-    """The first d standard normal numbers of each stream, (len(keys), d)."""
+    """Return the first d standard normal numbers of each stream.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n,)
+        Keys of the streams.
+    d : int
+        Numbers drawn from each stream.
+    dtype : type, default=np.float64
+        Type of the result.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Entry [i, j] is `normal(keys[i], j)`.
+    """
     return _normals(keys, d, np.empty((len(keys), d), dtype))
 
 
 def truncated_normals(
     keys: NDArray[np.uint64], d: int, bound: float, dtype: type[np.floating[Any]] = np.float64
 ) -> NDArray[Any]:
-    """d standard normal numbers of each stream, given that none exceeds `bound` in size."""
+    """Return d standard normal numbers of each stream, truncated to [-bound, bound].
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n,)
+        Keys of the streams.
+    d : int
+        Numbers drawn from each stream.
+    bound : float
+        Largest absolute value allowed.
+    dtype : type, default=np.float64
+        Type of the result.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Numbers with the truncated normal distribution.
+    """
     return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
 
 
 def bits(keys: NDArray[np.uint64], d: int, dtype: type[np.generic] = np.int8) -> NDArray[Any]:
-    """d fair bits of each stream, as 0 and 1, (len(keys), d)."""
+    """Return d fair random bits of each stream.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n,)
+        Keys of the streams.
+    d : int
+        Bits drawn from each stream.
+    dtype : type, default=np.int8
+        Type of the result.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Zeros and ones.
+    """
     return _bits(keys, d, np.empty((len(keys), d), dtype))

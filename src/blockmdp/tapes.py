@@ -1,7 +1,8 @@
 """Tapes: observations that are drawn and decoded before they are needed.
 
-Given the latent state, observations are independent. So they can be drawn and decoded many at a
-time, and the episode loop only reads labels.
+Given the latent state, observations do not depend on the past. So they are drawn and decoded in
+large batches, and the episode loop only reads labels from a tape. The n-th visit to a latent state
+at a level shows the n-th observation of this cell of the tape.
 """
 
 from __future__ import annotations
@@ -25,33 +26,44 @@ __all__ = ["SHOW_LATENT", "EpisodeTapes", "Tape", "Tapes", "episodes_on_tape", "
 
 
 class Tape(NamedTuple):
-    """What the agent will see: the n-th visit to (level, latent state) shows `labels[shift[level,
-    latent] + n]`.
+    """The labels that the agent will see.
 
-    Given the latent state observations are independent, so they can be drawn, and decoded, before
-    they are needed, many at a time. With no labels at all the latent state itself is shown.
+    The n-th visit to state s at level h has the label `labels[shift[h, s] + n]`. An empty tape
+    shows the latent states themselves.
     """
 
     labels: NDArray[np.int32]
     shift: NDArray[np.int64]  # (H + 1, S)
-    limit: NDArray[np.int64]  # (H + 1, S): visits that the tape holds labels for
-    visits: NDArray[np.int64]  # (H + 1, S): visits so far
+    limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape has labels for
+    visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
 
 
-_NOTHING = np.zeros((0, 0), np.int64)
-SHOW_LATENT = Tape(np.zeros(0, np.int32), _NOTHING, _NOTHING, _NOTHING)
+_EMPTY = np.zeros((0, 0), np.int64)
+SHOW_LATENT = Tape(np.zeros(0, np.int32), _EMPTY, _EMPTY, _EMPTY)
 
 
 class Tapes:
-    """Observations of a BlockMDP, drawn and decoded ahead of their use (see `Tape`).
+    """Draws and decodes observations of a BlockMDP in batches.
 
-    What the n-th visit to (level, latent state) shows depends on the seed alone, so neither the
-    size of a batch nor a change of decoder in between changes what is seen; a new decoder decodes
-    afresh what has not been used yet.
+    The n-th observation of a latent state at a level depends on the seed alone. So neither batch
+    sizes nor a change of decoder change what is seen. A new decoder decodes again all observations
+    that are not used yet.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        Problem to observe.
+    seed : int
+        Seed of the observations.
+
+    Attributes
+    ----------
+    visits : ndarray of shape (H + 1, S)
+        Number of visits to each latent state at each level so far.
     """
 
     rows_at_once = 1 << 18
-    least_rows = 1 << 14  # a call of `predict` costs the same up to about so many
+    least_rows = 1 << 14  # below this size, a call of `predict` costs about the same
 
     def __init__(self, mdp: BlockMDP, seed: int) -> None:
         self.mdp = mdp
@@ -64,21 +76,30 @@ class Tapes:
         self._shift = np.zeros(shape, np.int64)
         self._labels = np.zeros(0, np.int32)
         self._decoder: Decoder | None = None
-        self._then = (
-            np.zeros(shape, np.int64),
-            0,
-        )  # visits, and their episodes, at the last filling
+        self._last_visits, self._last_episodes = np.zeros(shape, np.int64), 0  # at the last refill
 
     def refill(self, decoder: Decoder, episodes: int) -> Tape:
-        """A tape that lasts for one episode at least, and for about as many as there have been so
-        far.
+        """Return a tape that lasts for at least one episode.
+
+        It lasts for about as many episodes as there were so far.
+
+        Parameters
+        ----------
+        decoder : Decoder
+            Maps observations to labels.
+        episodes : int
+            Number of episodes still to come.
+
+        Returns
+        -------
+        Tape
+            The labels, for use in `blockmdp.loop.learn`.
         """
         if decoder is not self._decoder:
             self._decoder = decoder
             self._limit = self.visits.copy()
         past = int(self.visits[0].sum())
-        visits, episode = self._then
-        rate = (self.visits - visits) / max(past - episode, 1)
+        rate = (self.visits - self._last_visits) / max(past - self._last_episodes, 1)
         cells = self.visits.size
         rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
         ahead = min(episodes, max(past, 1), rows // (self.mdp.horizon + 1) + 1)
@@ -87,25 +108,52 @@ class Tapes:
         want = np.minimum(expected + 2 * np.sqrt(expected) + spare, episodes).astype(np.int64)
         left = self._limit - self.visits
         self._fill(decoder, left, np.maximum(want - left, 0))
-        self._then = (self.visits.copy(), past)
+        self._last_visits, self._last_episodes = self.visits.copy(), past
         return Tape(self._labels, self._shift, self._limit, self.visits)
 
     def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
-        """What the next n trajectories see of their states (n,) at a level, (n, dim)."""
+        """Draw the next observation of each latent state, and count the visits.
+
+        Parameters
+        ----------
+        level : int
+            Level of the observations.
+        states : ndarray of shape (n,)
+            Latent states of n trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n, dim)
+            Observations.
+        """
         keys = number_visits(
             self._cell_keys.reshape(self.visits.shape)[level], self.visits[level], states
         )
-        # what the tape holds for these visits is skipped
+        # skip what the tape holds for these visits
         self._limit = np.maximum(self._limit, self.visits)
         return self.mdp.emission.sample(level, states, keys)
 
     def replay(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
-        """What visits starts, ..., starts + counts - 1 to each (level, latent state) showed."""
+        """Draw again the observations of past or future visits.
+
+        Parameters
+        ----------
+        starts : ndarray of shape (H + 1, S)
+            Number of the first visit to each latent state at each level.
+        counts : ndarray of shape (H + 1, S)
+            Number of visits.
+
+        Returns
+        -------
+        Observations
+            What these visits show.
+        """
         level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
         keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
 
     def _fill(self, decoder: Decoder, left: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+        """Keep the labels that are left, and add new ones to each cell. left, new: (H + 1, S)."""
         ahead = self.replay(self.visits + left, new)
         labels = np.asarray(decoder.decode(ahead.levels, ahead.x), np.int32)
         first = (self._shift + self.visits).ravel()
@@ -117,12 +165,23 @@ class Tapes:
 
 
 class EpisodeTapes:
-    """As `Tapes`, for an emission whose noise hangs together over an episode
-    (`Emission.per_episode`).
+    """Like `Tapes`, for emissions whose noise is correlated within an episode.
 
-    What (level, latent state) shows in an episode depends on the seed and the episode alone, and an
-    episode visits a level once: a tape holds one label for each, and lasts for one episode. Those
-    of many episodes are drawn and decoded at once.
+    What a latent state at a level shows depends on the seed and the episode alone. An episode
+    visits each level once, so a tape has one label for each cell and lasts for one episode. The
+    observations of many episodes are drawn and decoded together.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        Problem to observe; its emission has `per_episode=True`.
+    seed : int
+        Seed of the observations.
+
+    Attributes
+    ----------
+    visits : ndarray of shape (H + 1, S)
+        Number of visits to each latent state at each level so far.
     """
 
     rows_at_once = 1 << 16
@@ -132,12 +191,12 @@ class EpisodeTapes:
         self._key = streams.episode_noise(seed)
         self.visits = np.zeros((mdp.horizon + 1, mdp.n_states), np.int64)
         self._places = np.arange(self.visits.size).reshape(self.visits.shape)
-        self._labels = np.zeros((0, self.visits.size), np.int32)  # of the episodes from _first on
+        self._labels = np.zeros((0, self.visits.size), np.int32)  # of episodes _first, ...
         self._first = 0
         self._decoder: Decoder | None = None
 
     def refill(self, decoder: Decoder, episodes: int) -> Tape:
-        """A tape that lasts for one episode; draws and decodes up to so many ahead."""
+        """Return a tape that lasts for one episode; see `Tapes.refill`."""
         now = int(self.visits[0].sum())
         if decoder is not self._decoder or not 0 <= now - self._first < len(self._labels):
             self._decoder, self._first = decoder, now
@@ -146,14 +205,38 @@ class EpisodeTapes:
         return Tape(labels, self._places - self.visits, self.visits + 1, self.visits)
 
     def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
-        """What the next n trajectories see of their states (n,) at a level, (n, dim)."""
+        """Draw the next observation of each latent state, and count the visits.
+
+        Parameters
+        ----------
+        level : int
+            Level of the observations.
+        states : ndarray of shape (n,)
+            Latent states of n trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n, dim)
+            Observations.
+        """
         keys = rng.children(self._key, int(self.visits[level].sum()), len(states))
         self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
         return self.mdp.emission.sample(level, states, keys)
 
     def replay(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
-        """What one episode showed: the one that met the places of `counts` after `starts` visits to
-        each.
+        """Draw again the observations of one episode.
+
+        Parameters
+        ----------
+        starts : ndarray of shape (H + 1, S)
+            Number of visits to each latent state at each level before the episode.
+        counts : ndarray of shape (H + 1, S)
+            1 for the cells that the episode visited, otherwise 0.
+
+        Returns
+        -------
+        Observations
+            What the episode showed.
         """
         level, state = np.nonzero(counts)
         key = rng.children(self._key, int(starts[0].sum()), 1)
@@ -161,6 +244,7 @@ class EpisodeTapes:
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
 
     def _fill(self, decoder: Decoder, first: int, episodes: int) -> None:
+        """Draw and decode the observations of the next episodes, as many as fit into a batch."""
         cells = self.visits.size
         rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
         n = max(min(episodes, rows // cells), 1)
@@ -177,7 +261,7 @@ def _observe(
     states: NDArray[np.int64],
     keys: NDArray[np.uint64],
 ) -> NDArray[Any]:
-    """One observation for each level, latent state and key, (n, dim)."""
+    """Draw one observation for each level, latent state and key, (n, dim)."""
     if emission.stationary:
         return emission.sample(0, states, keys)
     x = np.empty((len(states), emission.dim), emission.dtype)
@@ -188,16 +272,20 @@ def _observe(
 
 # --- compiled loops -------------------------------------------------------------------------------
 @inlined
-def read_label(labels, shift, visits, h, s):
+def read_label(
+    labels: NDArray[np.int32], shift: NDArray[np.int64], visits: NDArray[np.int64], h: int, s: int
+) -> np.int64:
+    """Return the next label of state s at level h, and count the visit."""
     n = visits[h, s]
     visits[h, s] = n + 1
     return np.int64(labels[shift[h, s] + n])
 
 
 @inlined
-def episodes_on_tape(tape, most):
-    """How many episodes the tape is sure to last, each of which visits a (level, latent state) at
-    most once.
+def episodes_on_tape(tape: Tape, most: int) -> int:
+    """Return how many episodes the tape is sure to last for, up to `most`.
+
+    An episode visits a latent state at a level at most once.
     """
     n = most
     for h in range(tape.visits.shape[0]):
@@ -207,10 +295,12 @@ def episodes_on_tape(tape, most):
 
 
 @jit
-def number_visits(cell_keys, visits, s):
-    """Keys (n,) of what is seen of the states s (n,), in their order; counts the visits.
+def number_visits(
+    cell_keys: NDArray[np.uint64], visits: NDArray[np.int64], s: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Return the keys (n,) of the next observations of the states s (n,), and count the visits.
 
-    cell_keys: (S,), the keys of one level's states. visits: (S,), changed in place.
+    cell_keys: (S,), keys of the states of one level. visits: (S,), changed in place.
     """
     keys = np.empty(len(s), np.uint64)
     for i in range(len(s)):
@@ -220,9 +310,12 @@ def number_visits(cell_keys, visits, s):
 
 
 @jit
-def fill_keys(cell_keys, starts, counts):
-    """Keys of visits starts[c], ..., starts[c] + counts[c] - 1 of each cell c, one cell after the
-    other.
+def fill_keys(
+    cell_keys: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Return the keys of visits starts[c], ..., starts[c] + counts[c] - 1 of each cell c, in order.
+
+    cell_keys, starts, counts: (cells,).
     """
     keys = np.empty(counts.sum(), np.uint64)
     i = 0
@@ -234,8 +327,17 @@ def fill_keys(cell_keys, starts, counts):
 
 
 @jit
-def splice(old, first, left, new, counts):
-    """For each cell c its `left[c]` old labels from `first[c]` on, then `counts[c]` new ones."""
+def splice(
+    old: NDArray[np.int32],
+    first: NDArray[np.int64],
+    left: NDArray[np.int64],
+    new: NDArray[np.int32],
+    counts: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """Return for each cell c `left[c]` old labels from `first[c]` on, then `counts[c]` new ones.
+
+    first, left, counts: (cells,).
+    """
     out = np.empty(left.sum() + counts.sum(), np.int32)
     i = 0
     j = 0

@@ -1,4 +1,4 @@
-"""Trajectories, and the observations in them."""
+"""Trajectories and observations as arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ __all__ = ["Observations", "Trajectories", "by_level"]
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Observations x (n, ...) and the level (n,) at which each was made, in no particular order."""
+    """Observations with their levels, in any order.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (n,)
+        Level at which each observation was made.
+    x : ndarray of shape (n, ...)
+        Observations.
+    """
 
     levels: NDArray[np.int64]
     x: NDArray[Any]
@@ -30,14 +38,18 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """n trajectories, padded to H steps where an episode ended early.
+    """Several trajectories, padded to H steps if an episode ended early.
 
     Attributes
     ----------
-    x : (n, H + 1, ...) observations; empty where none were asked for.
-    actions : (n, H)
-    rewards : (n, H)
-    lengths : (n,) steps taken.
+    x : ndarray of shape (n, H + 1, ...)
+        Observations; of shape (n, 0, ...) if they were not kept.
+    actions : ndarray of shape (n, H)
+        Actions.
+    rewards : ndarray of shape (n, H)
+        Rewards.
+    lengths : ndarray of shape (n,)
+        Number of steps before the padding.
     """
 
     x: NDArray[Any]
@@ -50,21 +62,32 @@ class Trajectories:
 
     @property
     def returns(self) -> NDArray[np.float64]:
-        """The return of each, (n,)."""
+        """Return of each trajectory, an ndarray of shape (n,)."""
         return np.asarray(self.rewards.sum(axis=1), np.float64)
 
     @property
     def observations(self) -> Observations:
-        """All observations, with their levels."""
+        """All observations, without the padding."""
         made = np.arange(self.x.shape[1]) <= self.lengths[:, None]
         return Observations(np.nonzero(made)[1], self.x[made])
 
 
 def by_level(levels: NDArray[np.int64]) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
-    """The rows of each level present: a slice where rows come in the order of their levels, else
-    their indices.
+    """Group rows by level.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n,)
+        Level of each row.
+
+    Yields
+    ------
+    level : int
+        A level that occurs, in increasing order.
+    rows : slice or ndarray
+        Rows of this level: a slice if `levels` is sorted, otherwise their indices.
     """
-    if len(levels) == 1:  # by far the most frequent call, one observation at a time
+    if len(levels) == 1:  # by far the most frequent call
         yield int(levels[0]), slice(0, 1)
         return
     ordered = bool((levels[1:] >= levels[:-1]).all())

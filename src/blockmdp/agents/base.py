@@ -29,7 +29,9 @@ __all__ = ["Agent", "DecodingAgent", "check_learner"]
 class Agent(ABC):
     """Base class of all agents.
 
-    A subclass stores its parameters unchanged in `__init__` and defines `_fit`.
+    An agent learns a policy from a problem (`fit`), uses it (`act`), measures it (`value`), shows
+    it (`plot`) and saves it (`save`). A subclass stores its parameters unchanged in `__init__` and
+    defines `_fit`.
 
     Attributes
     ----------
@@ -47,6 +49,19 @@ class Agent(ABC):
         The Block MDP that was learnt; None for a black box.
     seed_ : int
         Seed of the fit.
+
+    See Also
+    --------
+    URL : Trains a decoder, then learns on its labels.
+    OnlineURL : Learns the decoder from the learner's own episodes.
+    PCID : Learns decoder and policy level by level.
+    Tabular : A tabular learner alone.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> isinstance(bm.URL(), bm.Agent)
+    True
     """
 
     policy_: Policy

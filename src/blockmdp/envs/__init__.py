@@ -1,4 +1,4 @@
-"""Named problems and their Gymnasium face."""
+"""Problems of the literature, and their Gymnasium environments."""
 
 from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain

@@ -1,4 +1,4 @@
-"""The lock seen as handwritten digits."""
+"""A combination lock that shows images of handwritten digits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from blockmdp import rng, streams
 from blockmdp.checks import check_integer
 from blockmdp.emissions import Digits, Images
-from blockmdp.envs.locks import DEAD, LIVE, _lock
+from blockmdp.envs.locks import DEAD, LIVE, make_lock
 from blockmdp.mdp import BlockMDP
 
 __all__ = ["lock_digits"]
@@ -16,25 +16,39 @@ __all__ = ["lock_digits"]
 def lock_digits(
     horizon: int = 10, switch: float = 0.2, images: Images = "train", seed: int = 0
 ) -> BlockMDP:
-    """LockDigits: the lock of `lock_bernoulli`, each of its three states seen as images of a
-    handwritten digit.
+    """LockDigits: a combination lock that shows its state as a handwritten digit.
 
-    Which digit shows which state is drawn from the seed, and is the same at all levels; an
-    observation is any image of that digit, 64 grey values in [0, 1]. The images are scikit-learn's
-    own (`blockmdp.emissions.Digits`).
+    The states, actions and rewards are those of `lock_bernoulli`. Each of the three states has a
+    digit, the same at all levels. An observation is a random image of this digit, with 64 grey
+    values in [0, 1].
 
     Parameters
     ----------
-    horizon, switch : as in `lock_bernoulli`.
-    images : "train", "test" (a third of each digit's images, none of them in "train") or "all".
-        The same seed gives the same lock and the same digits with other images, so a decoder learnt
-        from the first can be judged on the second.
-    seed : of the action roles, which are those of `lock_bernoulli`, and of the digits.
+    horizon : int, default=10
+        Number of actions in an episode, H.
+    switch : float, default=0.2
+        Probability of arriving in the other live state, in [0, 1].
+    images : {"train", "test", "all"}, default="train"
+        Which images to use. "test" is a third of each digit's images, "train" the others. The same
+        seed gives the same lock and digits, so `agent.value(on=...)` can measure on held-out
+        images what was learnt from the training images.
+    seed : int, default=0
+        Seed of the combination and of the digits. The same seed gives the same combination as in
+        `lock_bernoulli`.
+
+    Returns
+    -------
+    BlockMDP
+        The lock, with V* = 0.5.
+
+    See Also
+    --------
+    lock_bernoulli : The same lock with random bits.
+    Digits : The emission, and the source of the images.
 
     Notes
     -----
-    Not from the paper, whose observations are one-hot codes with noise; the dynamics are the
-    paper's.
+    This problem is not in Feng et al. (2020). Only its latent dynamics are.
 
     Examples
     --------
@@ -47,4 +61,4 @@ def lock_digits(
     H = check_integer("horizon", horizon, 1)
     u = rng.uniforms(np.array([streams.problem(seed)]), 10)[0]
     digits = u.argsort()[: len((*LIVE, DEAD))].tolist()
-    return _lock("LockDigits", H, switch, seed, Digits(digits, images))
+    return make_lock("LockDigits", H, switch, seed, Digits(digits, images))

@@ -1,6 +1,4 @@
-"""Problems with exogenous noise: bits of the observation that change over time, whatever the agent
-does, and tell it nothing.
-"""
+"""Problems with exogenous noise: bits of the observation that change over time on their own."""
 
 from __future__ import annotations
 
@@ -24,28 +22,51 @@ def exogenous_lock(
     sigma: float = 0.1,
     seed: int = 0,
 ) -> BlockMDP:
-    """The lock with exogenous bits of PPE (Efroni, Misra, Krishnamurthy, Agarwal, Langford 2022).
+    """ExogenousLock: the combination lock with exogenous bits of the PPE paper.
 
-    Nothing of the latent dynamics is left to chance. At level 0 one action enters branch a, another
-    enters branch b; later a branch has one good action a level, which stays in it. Any other action
-    leads to the dead state. The last good action pays 1 in branch a and 0.1 in branch b, so V* = 1.
+    The latent dynamics are deterministic. At level 0 one action enters branch a and another one
+    enters branch b. Later, each branch has one good action per level, which stays in the branch.
+    All other actions lead to the dead state. The last good action pays 1 in branch a and 0.1 in
+    branch b, so V* = 1.
 
-    Observations: the one-hot codes of state and level and the bits, in R^(H + 4 + n_bits), plus
-    N(0, sigma^2) noise, padded with zeros to a power of two and multiplied by a Hadamard matrix.
-    The bits are fair coins at level 0 and flip with probability `flip` at every step.
+    An observation consists of the one-hot codes of state and level, and of the exogenous bits, plus
+    Gaussian noise. It is padded with zeros to a power of two and multiplied by a Hadamard matrix.
+    The bits are fair coins at level 0 and flip with probability `flip` in every step.
 
     Parameters
     ----------
-    horizon : H, the number of actions in an episode.
-    n_actions : A, 3 at least.
-    n_bits, flip, sigma : see above.
-    seed : of the good actions; those of the two branches differ at every level.
+    horizon : int, default=5
+        Number of actions in an episode, H.
+    n_actions : int, default=10
+        Number of actions, at least 3.
+    n_bits : int, default=10
+        Number of exogenous bits.
+    flip : float, default=0.1
+        Probability that a bit flips in a step.
+    sigma : float, default=0.1
+        Standard deviation of the noise.
+    seed : int, default=0
+        Seed of the good actions. Those of the two branches differ at every level.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    noisy_chain : Another problem with exogenous noise.
 
     Notes
     -----
-    States are 0 (branch a), 1 (branch b) and 2 (dead). As in their code the start has the code of
-    branch a; the level tells them apart. Theirs can also pay for dying and charge for living; both
-    are 0 here.
+    States are 0 (branch a), 1 (branch b) and 2 (dead). As in the authors' code, the initial state
+    has the code of branch a; the level tells them apart. Their code can also pay for the dead state
+    and charge for live states. Both are 0 here.
+
+    References
+    ----------
+    Yonathan Efroni, Dipendra Misra, Akshay Krishnamurthy, Alekh Agarwal and John Langford. Provably
+    Filtering Exogenous Distractors using Multistep Inverse Dynamics. ICLR 2022.
 
     Examples
     --------
@@ -56,7 +77,7 @@ def exogenous_lock(
     H = check_integer("horizon", horizon, 1)
     A = check_integer("n_actions", n_actions, 3)
     keys = rng.children(streams.problem(seed), 0, H)
-    good = rng.uniforms(keys, A).argsort(axis=1)[:, :2]  # (H, 2): two different actions a level
+    good = rng.uniforms(keys, A).argsort(axis=1)[:, :2]  # (H, 2): two different actions per level
     P, rewards = np.zeros((H, 3, A, 3)), np.zeros((H, 3, A, 3))
     P[:, :, :, DEAD] = 1.0
     for h in range(H):
@@ -72,43 +93,61 @@ def exogenous_lock(
 def noisy_chain(
     n_states: int = 20, n_bits: int = 512, horizon: int | None = None, seed: int = 0
 ) -> BlockMDP:
-    """The combination lock of STEEL (Levine, Stone, Zhang 2025): a chain among noisy bits.
+    """NoisyChain: the combination lock of the STEEL paper, a chain hidden among noisy bits.
 
-    A state has two actions: the right one, drawn for each state, leads to the next state of the
-    chain, the wrong one back to state 0. The right action of the last state pays 1 and stays there,
-    so V* = 1 with the horizon K = n_states, and one more with each level more.
+    Every state has two actions. The right one, drawn for each state, leads to the next state of the
+    chain. The wrong one leads back to state 0. In the last state, the right action pays 1 and
+    stays. So V* = 1 with the horizon K = n_states, and each further level adds 1.
 
-    Observations: n_bits bits. K of them, at places drawn at random, are the state's one-hot code;
-    every other one is a Markov chain of two states, whose two rates are drawn from U[0.1, 0.9].
+    An observation has n_bits bits. K of them, at random places, are the one-hot code of the state.
+    Each other bit is a Markov chain with two states, whose two rates are drawn from U[0.1, 0.9].
 
     Parameters
     ----------
-    n_states : K; theirs are 20, 30 and 40.
-    n_bits : K at least.
-    horizon : K at least, and K by default.
-    seed : of the right actions, the places and the rates.
+    n_states : int, default=20
+        Number of states, K. The paper has 20, 30 and 40.
+    n_bits : int, default=512
+        Length of an observation, at least K.
+    horizon : int or None, default=None
+        Number of actions in an episode, at least K. None is K.
+    seed : int, default=0
+        Seed of the right actions, the places and the rates.
+
+    Returns
+    -------
+    BlockMDP
+        The chain.
+
+    See Also
+    --------
+    exogenous_lock : Another problem with exogenous noise.
 
     Notes
     -----
-    Theirs is one endless trajectory without rewards, which starts in a state drawn at random and
-    from fair bits; the right action of the last state leads to state 0. Here episodes start in
-    state 0, and bits from their stationary laws, as they would be found after a long time.
+    The paper has one endless trajectory without rewards. It starts in a random state and with fair
+    bits, and the right action of the last state leads to state 0. Here episodes start in state 0,
+    and the bits start from their stationary distributions, as after a long time.
+
+    References
+    ----------
+    Alexander Levine, Peter Stone and Amy Zhang. Learning a Fast Mixing Exogenous Block MDP using a
+    Single Trajectory. ICLR 2025.
 
     Examples
     --------
     >>> m = noisy_chain(n_states=20)
     >>> m
-    <NoisyChain: horizon 20, 20 states, 2 actions, <MarkovBits: 20 states at places of 512 bits>>
+    <NoisyChain: horizon 20, 20 states, 2 actions, <MarkovBits: 20 states among 512 bits>>
     >>> m.optimal_value()
     1.0
     """
     K = check_integer("n_states", n_states, 1)
     if check_integer("n_bits", n_bits, 1) < K:
-        raise ValueError(f"n_bits must be n_states = {K} or more, got {n_bits!r}")
+        raise ValueError(f"n_bits must be at least n_states = {K}, got {n_bits!r}")
     H = K if horizon is None else check_integer("horizon", horizon, 1)
     if H < K:
         raise ValueError(
-            f"horizon must be n_states = {K} or more, or nothing could be earned; got {horizon!r}"
+            f"horizon must be at least n_states = {K}, or no reward is reachable, got {horizon!r}"
         )
     actions, order, rise, fall = rng.children(streams.problem(seed), 0, 4)
     right = (rng.uniforms(np.array([actions]), K)[0] * 2).astype(np.int64)

@@ -1,9 +1,10 @@
-"""The Gymnasium face of a Block MDP: one environment, many at once, and their ids.
+"""Gymnasium environments of Block MDPs: single ones, vectors of them, and their ids.
 
-The random numbers are those of the compiled loop (`blockmdp.loop`), bit for bit: after
-`reset(seed=s)` come the episodes 0, 1, ... of `streams.world(s)`, and the n-th observation of a
-latent state at a level is drawn from `child(streams.noise(s, level, state), n)`; those of an
-episode whose noise hangs together from `child(streams.episode_noise(s), episode)`.
+The random numbers are those of the compiled loop (`blockmdp.loop`), bit for bit. After
+`reset(seed=s)`, the environment plays episodes 0, 1, ... of `streams.world(s)`. The n-th
+observation of a latent state at a level is drawn with `key(streams.noise(s, level, state), n)`. If
+noise is correlated within an episode, the observations of episode n are drawn with
+`key(streams.episode_noise(s), n)`.
 
 >>> env = gymnasium.make("blockmdp/LockBernoulli-v0", horizon=5)
 >>> x, info = env.reset(seed=0)
@@ -14,19 +15,23 @@ episode whose noise hangs together from `child(streams.episode_noise(s), episode
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
+from blockmdp.checks import check_integer
 from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
 from blockmdp.jit import jit
 from blockmdp.mdp import BlockMDP
@@ -48,17 +53,25 @@ _METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps"
 
 
 class BlockMDPEnv(gymnasium.Env[Any, Any]):
-    """A Block MDP, one step at a time. An episode ends (`terminated`) when it reaches level H.
+    """The Gymnasium environment of a Block MDP.
 
-    `reset(seed=s)` starts the world of the seed s at its first episode; `reset()` goes on to its
-    next one. `info` tells the `latent_state` and the `level` (0 to H) of each observation.
+    An episode ends (`terminated`) at level H. `reset(seed=s)` starts the first episode of seed s,
+    and `reset()` the next one. `info` contains the `latent_state` and the `level` (0 to H) of each
+    observation.
 
     Parameters
     ----------
     mdp : BlockMDP
-    observe : "observation" shows what the emission makes of the latent state, "latent" the latent
-        state itself.
-    render_mode : "ansi", "rgb_array" or None.
+        The problem.
+    observe : {"observation", "latent"}, default="observation"
+        Whether the agent sees observations or the latent states themselves.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        How `render` draws the latent state: as text, as a picture, or not at all.
+
+    See Also
+    --------
+    BlockMDPVectorEnv : Many copies at once.
+    register : Makes a problem available to `gymnasium.make`.
 
     Examples
     --------
@@ -77,16 +90,46 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         self.mdp = mdp
         self.observe = observe
-        self.render_mode = _known_mode(render_mode)
+        self.render_mode = _check_mode(render_mode)
         self.action_space = spaces.Discrete(mdp.n_actions)
         self.observation_space = _observation_space(mdp, observe)
+        self._spec: EnvSpec | None = None
         self._seed: int | None = None
-        self._path: list[int] = []  # latent states of this episode, at levels 0, ..., now
+        self._path: list[int] = []  # latent states of this episode so far
         self._last: tuple[int, float] | None = None  # action and reward
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Spec of an environment made by `gymnasium.make`; `max_episode_steps` is the horizon."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        # The horizon is an argument of the problem, so the registered spec cannot contain it.
+        # `gymnasium.make` sets this attribute after it has decided about a TimeLimit wrapper.
+        if spec is not None and spec.max_episode_steps is None:
+            spec = replace(spec, max_episode_steps=self.mdp.horizon)
+        self._spec = spec
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode.
+
+        Parameters
+        ----------
+        seed : int or None, default=None
+            Start the first episode of this seed. None starts the next episode.
+        options : dict or None, default=None
+            Ignored.
+
+        Returns
+        -------
+        x : ndarray of shape (dim,) or int
+            Observation.
+        info : dict
+            `latent_state` and `level`.
+        """
         super().reset(seed=seed)
         if seed is None and self._seed is None:
             seed = _random_seed(self.np_random)
@@ -96,17 +139,37 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         self._episode_key = rng.key(self._world_key, self._episode)
         self._path = [int(first_state(self.mdp.dynamics.initial, self._episode_key))]
         self._last = None
-        return self._arrive()
+        return self._observe()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action.
+
+        Parameters
+        ----------
+        action : int
+            Action, from 0 to A - 1.
+
+        Returns
+        -------
+        x : ndarray of shape (dim,) or int
+            Observation.
+        reward : float
+            Reward.
+        terminated : bool
+            Whether the episode has reached level H.
+        truncated : bool
+            Always False.
+        info : dict
+            `latent_state` and `level`.
+        """
         if not self._path:
-            raise ResetNeeded("step before the first reset: call reset first")
+            raise ResetNeeded("call reset before the first step")
         h, s = len(self._path) - 1, self._path[-1]
         if h == self.mdp.horizon:
-            raise ResetNeeded(f"step after the end: the episode ended at level {h}, call reset")
+            raise ResetNeeded(f"the episode ended at level {h}: call reset before the next step")
         if not self.action_space.contains(action):
             raise ValueError(
-                f"action {action!r} is none of the integers 0 to {self.mdp.n_actions - 1}"
+                f"action must be an integer from 0 to {self.mdp.n_actions - 1}, got {action!r}"
             )
         a = int(action)
         model, e = self.mdp.dynamics.model, self._episode_key
@@ -114,16 +177,23 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         r = float(sample_reward(model, h, s, a, t, e))
         self._path.append(t)
         self._last = (a, r)
-        x, info = self._arrive()
+        x, info = self._observe()
         return x, r, h + 1 == self.mdp.horizon, False, info
 
     def render(self) -> Any:
+        """Draw the path through the latent states.
+
+        Returns
+        -------
+        str, ndarray of shape (height, width, 3) or None
+            Text, a picture or nothing, depending on `render_mode`.
+        """
         if not _can_render(self.render_mode, started=bool(self._path)):
             return None
         return _frame(self.render_mode, self.mdp, self._path, self._last)
 
     def _set_seed(self, seed: int) -> None:
-        """Start the world of a seed, before its first episode."""
+        """Go to the start of a seed, before its first episode."""
         self._world_key = streams.world(seed)
         self._episode_noise_key = streams.episode_noise(seed)
         self._seed = seed
@@ -131,8 +201,8 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         self._visits = np.zeros((self.mdp.horizon + 1, self.mdp.n_states), np.int64)
         self._noise_keys: dict[tuple[int, int], np.uint64] = {}
 
-    def _arrive(self) -> tuple[Any, dict[str, Any]]:
-        """What is seen of the place that the path has come to; counts the visit."""
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        """Draw the observation of the current latent state, and count the visit."""
         level, state = len(self._path) - 1, self._path[-1]
         n = self._visits[level, state]
         self._visits[level, state] += 1
@@ -147,21 +217,22 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         return x[0], info
 
     def _noise_key(self, level: int, state: int) -> np.uint64:
-        place = level, state
-        if place not in self._noise_keys:
+        """Return the key of the observations of a latent state at a level."""
+        cell = level, state
+        if cell not in self._noise_keys:
             assert self._seed is not None
-            self._noise_keys[place] = streams.noise(self._seed, level, state)
-        return self._noise_keys[place]
+            self._noise_keys[cell] = streams.noise(self._seed, level, state)
+        return self._noise_keys[cell]
 
 
 class _Copies(NamedTuple):
-    """Where n copies of a Block MDP stand; the loop below changes it in place."""
+    """State of n copies of a Block MDP, changed in place by `_advance`."""
 
     world: NDArray[np.uint64]  # (n,) keys
     noise: NDArray[np.uint64]  # (n,) keys
     episode: NDArray[np.int64]  # (n,)
     level: NDArray[np.int64]  # (n,)
-    path: NDArray[np.int64]  # (n, H + 1) latent states of this episode, up to the level
+    path: NDArray[np.int64]  # (n, H + 1) latent states of this episode so far
     visits: NDArray[np.int64]  # (n, H + 1, S)
 
 
@@ -176,10 +247,10 @@ def _advance(
     keys: NDArray[np.uint64],
     per_episode: bool,
 ) -> None:
-    """Move copies on: to their next episode if `fresh`, else by their action.
+    """Move copies: to the first level of the next episode if `fresh`, otherwise by an action.
 
-    moving, fresh, actions: (n,). rewards, keys (of observations): (n,), filled for those moving.
-    per_episode: whether the key of an observation is that of its episode.
+    moving, fresh, actions: (n,). rewards, keys of observations: (n,), changed for copies that move.
+    per_episode: whether noise is correlated within an episode.
     """
     for i in range(len(moving)):
         if not moving[i]:
@@ -201,23 +272,32 @@ def _advance(
         if per_episode:
             keys[i] = child(copies.noise[i], copies.episode[i])
         else:
-            place = np.uint64(child(np.uint64(child(copies.noise[i], level)), state))
-            keys[i] = child(place, copies.visits[i, level, state])
+            cell = np.uint64(child(np.uint64(child(copies.noise[i], level)), state))
+            keys[i] = child(cell, copies.visits[i, level, state])
         copies.visits[i, level, state] += 1
 
 
 class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
-    """Many copies of a Block MDP, stepped together in one compiled loop.
+    """The Gymnasium vector environment of a Block MDP: many copies in one compiled loop.
 
-    Gives what `gymnasium.vector.SyncVectorEnv` gives with as many `BlockMDPEnv`, number for number:
-    copy i has the seed `seed + i`, and the step after the end of an episode ignores the action and
-    starts the next one.
+    It gives the same results as :class:`gymnasium.vector.SyncVectorEnv` with copies of
+    `BlockMDPEnv`. Copy i has the seed `seed + i`. The step after the end of an episode ignores the
+    action and starts the next episode.
 
     Parameters
     ----------
     mdp : BlockMDP
+        The problem.
     num_envs : int
-    observe, render_mode : as for `BlockMDPEnv`.
+        Number of copies.
+    observe : {"observation", "latent"}, default="observation"
+        Whether the agent sees observations or the latent states themselves.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        How `render` draws the latent states.
+
+    See Also
+    --------
+    BlockMDPEnv : A single environment.
 
     Examples
     --------
@@ -236,12 +316,10 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         observe: Observe = "observation",
         render_mode: str | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be 1 or more, got {num_envs!r}")
         self.mdp = mdp
-        self.num_envs = n = num_envs
+        self.num_envs = n = check_integer("num_envs", num_envs, 1)
         self.observe = observe
-        self.render_mode = _known_mode(render_mode)
+        self.render_mode = _check_mode(render_mode)
         self.metadata = {**_METADATA, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_action_space = spaces.Discrete(mdp.n_actions)
         self.single_observation_space = _observation_space(mdp, observe)
@@ -258,12 +336,10 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             visits=np.zeros((n, levels, S), np.int64),
         )
         self._seeded = np.zeros(n, np.bool_)
-        self._actions = np.zeros(n, np.int64)  # the last ones, as are the rewards
+        self._actions = np.zeros(n, np.int64)  # of the last step, as the next two
         self._rewards = np.zeros(n)
         self._keys = np.zeros(n, np.uint64)
-        self._seen = np.zeros(
-            self.observation_space.shape or (), self.single_observation_space.dtype
-        )
+        self._x = np.zeros(self.observation_space.shape or (), self.single_observation_space.dtype)
 
     def reset(
         self,
@@ -271,12 +347,23 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Start the world of each seed, or go on to the next episode where a copy is given none.
+        """Start an episode in each copy.
 
         Parameters
         ----------
-        seed : of the first copy, the others having seed + 1, ...; or a list of one for each copy.
-        options : {"reset_mask": (num_envs,) booleans} resets only some of the copies.
+        seed : int, sequence of int or None, default=None
+            Seed of the first copy, where the others get seed + 1, ..., or one seed for each copy. A
+            copy without a seed starts its next episode.
+        options : dict or None, default=None
+            `{"reset_mask": mask}` resets only the copies where the boolean array of shape
+            (num_envs,) is True.
+
+        Returns
+        -------
+        x : ndarray of shape (num_envs, dim) or (num_envs,)
+            Observations.
+        info : dict
+            `latent_state` and `level`.
         """
         super().reset(seed=seed if isinstance(seed, int) else None)
         if seed is None or isinstance(seed, int):
@@ -284,7 +371,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         else:
             seeds = list(seed)
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+            raise ValueError(f"seed must have {self.num_envs} entries, got {len(seeds)}")
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)))
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
             raise ValueError(f"reset_mask must be {self.num_envs} booleans, got {mask!r}")
@@ -295,8 +382,28 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def step(
         self, actions: ArrayLike
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Take an action in each copy; copies whose episode has ended start the next one.
+
+        Parameters
+        ----------
+        actions : array-like of shape (num_envs,)
+            Actions, from 0 to A - 1.
+
+        Returns
+        -------
+        x : ndarray of shape (num_envs, dim) or (num_envs,)
+            Observations.
+        rewards : ndarray of shape (num_envs,)
+            Rewards.
+        terminated : ndarray of shape (num_envs,)
+            Whether an episode has reached level H.
+        truncated : ndarray of shape (num_envs,)
+            Always False.
+        info : dict
+            `latent_state` and `level`.
+        """
         if not self._seeded.all():
-            raise ResetNeeded("step before the first reset: call reset first")
+            raise ResetNeeded("call reset before the first step")
         H, A = self.mdp.horizon, self.mdp.n_actions
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
@@ -305,13 +412,20 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         bad = ~ended & ((actions < 0) | (actions >= A))
         if bad.any():
             i = int(bad.argmax())
-            raise ValueError(f"action {actions[i]} of copy {i} is not in 0 to {A - 1}")
+            raise ValueError(f"actions[{i}] must be from 0 to {A - 1}, got {actions[i]}")
         self._actions = actions.astype(np.int64)
         x, info = self._move(np.ones(self.num_envs, np.bool_), fresh=ended)
         truncated = np.zeros(self.num_envs, np.bool_)
         return x, self._rewards.copy(), self._copies.level == H, truncated, info
 
     def render(self) -> Any:
+        """Draw the path of each copy through the latent states.
+
+        Returns
+        -------
+        tuple or None
+            One text or picture for each copy; None without a `render_mode`.
+        """
         if not _can_render(self.render_mode, started=bool(self._seeded.all())):
             return None
         paths, levels = self._copies.path.tolist(), self._copies.level.tolist()
@@ -322,10 +436,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         )
 
     def _set_seed(self, i: int, seed: int | None) -> None:
-        """Start the world of a seed in copy i, before its first episode.
-
-        Without a seed it stays in the world it is in, if it is in one.
-        """
+        """Go to the start of a seed in copy i; without a seed, keep the present one if any."""
         if seed is None:
             if self._seeded[i]:
                 return
@@ -340,7 +451,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _move(
         self, moving: NDArray[np.bool_], fresh: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Move copies on, to their next episode if fresh; what they see, and the info of these."""
+        """Move copies, see `_advance`; return all observations, and the info of these copies."""
         copies = self._copies
         _advance(
             self.mdp.dynamics,
@@ -353,29 +464,30 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self.mdp.emission.per_episode,
         )
         state = copies.path[np.arange(self.num_envs), copies.level]
-        self._look(moving, state)
+        self._observe(moving, state)
         info = {
             "latent_state": np.where(moving, state, 0),
             "_latent_state": moving.copy(),
             "level": np.where(moving, copies.level, 0),
             "_level": moving.copy(),
         }
-        return self._seen.copy(), info
+        return self._x.copy(), info
 
-    def _look(self, moving: NDArray[np.bool_], state: NDArray[np.int64]) -> None:
-        """Draw what the copies that moved see: one call, or one a level where levels differ."""
+    def _observe(self, moving: NDArray[np.bool_], state: NDArray[np.int64]) -> None:
+        """Draw the observations of the copies that moved."""
         emission, level = self.mdp.emission, self._copies.level
         if self.observe == "latent":
-            self._seen[moving] = state[moving]
+            self._x[moving] = state[moving]
         elif emission.stationary:
-            self._seen[moving] = emission.sample(0, state[moving], self._keys[moving])
+            self._x[moving] = emission.sample(0, state[moving], self._keys[moving])
         else:
             for h in np.unique(level[moving]):
                 there = moving & (level == h)
-                self._seen[there] = emission.sample(int(h), state[there], self._keys[there])
+                self._x[there] = emission.sample(int(h), state[there], self._keys[there])
 
 
 def _observation_space(mdp: BlockMDP, observe: Observe) -> spaces.Space[Any]:
+    """Return the space of observations or of latent states."""
     if observe == "latent":
         return spaces.Discrete(mdp.n_states)
     if observe != "observation":
@@ -383,12 +495,13 @@ def _observation_space(mdp: BlockMDP, observe: Observe) -> spaces.Space[Any]:
     emission = mdp.emission
     if np.dtype(emission.dtype) == np.int8 and (emission.low, emission.high) == (0, 1):
         return spaces.MultiBinary(emission.dim)
-    # An emission without bounds makes a box without bounds: check_env warns of it, but any made-up
-    # bound would be false.
+    # Unbounded noise needs an unbounded box. Gymnasium's checker warns about it, but any bound
+    # would be wrong.
     return spaces.Box(emission.low, emission.high, (emission.dim,), emission.dtype)
 
 
-def _known_mode(render_mode: str | None) -> str | None:
+def _check_mode(render_mode: str | None) -> str | None:
+    """Return the render mode; raise ValueError if it is unknown."""
     if render_mode not in (None, *_METADATA["render_modes"]):
         raise ValueError(
             f"render_mode must be None or one of {_METADATA['render_modes']}, got {render_mode!r}"
@@ -397,17 +510,22 @@ def _known_mode(render_mode: str | None) -> str | None:
 
 
 def _can_render(render_mode: str | None, *, started: bool) -> bool:
+    """Return whether there is something to draw; warn if there is no render mode."""
     if render_mode is None:
-        gymnasium.logger.warn("render() shows nothing with render_mode=None; make one with another")
+        gymnasium.logger.warn(
+            "render() draws nothing with render_mode=None: set render_mode when you make the "
+            "environment"
+        )
     elif not started:
-        raise ResetNeeded("render before the first reset: call reset first")
+        raise ResetNeeded("call reset before the first render")
     return render_mode is not None
 
 
 def _frame(
     render_mode: str | None, mdp: BlockMDP, path: list[int], last: tuple[int, float] | None
 ) -> Any:
-    from blockmdp.envs import render  # here, since few need matplotlib and it is slow to import
+    """Draw one frame."""
+    from blockmdp.envs import render  # here, because matplotlib is slow to import
 
     action, reward = last or (None, None)
     draw = render.ansi if render_mode == "ansi" else render.rgb
@@ -415,22 +533,26 @@ def _frame(
 
 
 def _random_seed(generator: np.random.Generator) -> int:
+    """Draw a seed."""
     return int(generator.integers(2**63))
 
 
 # --- ids ------------------------------------------------------------------------------------------
 def register(id: str, problem: Callable[..., BlockMDP], **defaults: Any) -> None:
-    """Let `gymnasium.make` and `gymnasium.make_vec` know a problem by an id.
+    """Make a problem available to `gymnasium.make` and `gymnasium.make_vec`.
 
-    Both then take the problem's own arguments, `observe` and `render_mode`. Registering the same
-    twice does nothing.
+    Both then accept the arguments of the problem, and `observe` and `render_mode`. Registering the
+    same problem twice does nothing.
 
     Parameters
     ----------
-    id : "namespace/Name-v0".
-    problem : a function that returns a BlockMDP. It is remembered by its name, so it must stand at
-        the top of a module.
-    defaults : arguments for it.
+    id : str
+        Id of the environment, such as "namespace/Name-v0".
+    problem : function
+        Returns a BlockMDP. Other processes find it by its name, so it must be defined at the top
+        level of a module.
+    **defaults : object
+        Arguments of the problem that differ from its own defaults.
 
     Examples
     --------
@@ -441,7 +563,7 @@ def register(id: str, problem: Callable[..., BlockMDP], **defaults: Any) -> None
     """
     name = f"{problem.__module__}:{problem.__qualname__}"
     if not problem.__qualname__.isidentifier():
-        raise ValueError(f"{name} is not a function at the top of a module, so no id can name it")
+        raise ValueError(f"problem must be a function at the top level of a module, got {name}")
     kwargs = {"problem": name, **defaults}
     known = gymnasium.registry.get(id)
     if known is None or known.kwargs != kwargs:
@@ -460,11 +582,29 @@ def make(
     render_mode: str | None = None,
     **arguments: Any,
 ) -> BlockMDPEnv:
-    """The environment of the problem "module:function", called with the arguments."""
+    """Make the environment of a problem; the entry point of registered ids.
+
+    Parameters
+    ----------
+    problem : str
+        Function that returns the BlockMDP, as "module:function".
+    observe : {"observation", "latent"}, default="observation"
+        See `BlockMDPEnv`.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        See `BlockMDPEnv`.
+    **arguments : object
+        Arguments of the problem.
+
+    Returns
+    -------
+    BlockMDPEnv
+        The environment.
+    """
     return BlockMDPEnv(_load(problem)(**arguments), observe=observe, render_mode=render_mode)
 
 
-make.metadata = _METADATA  # type: ignore[attr-defined]  # where gymnasium.make looks for render modes
+# gymnasium.make reads the render modes from its entry point
+make.metadata = _METADATA  # type: ignore[attr-defined]
 
 
 def make_vector(
@@ -475,25 +615,57 @@ def make_vector(
     render_mode: str | None = None,
     **arguments: Any,
 ) -> BlockMDPVectorEnv:
-    """The vector environment of the problem "module:function", called with the arguments."""
+    """Make the vector environment of a problem; the entry point of registered ids.
+
+    Parameters
+    ----------
+    problem : str
+        Function that returns the BlockMDP, as "module:function".
+    num_envs : int
+        Number of copies.
+    observe : {"observation", "latent"}, default="observation"
+        See `BlockMDPEnv`.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        See `BlockMDPEnv`.
+    **arguments : object
+        Arguments of the problem.
+
+    Returns
+    -------
+    BlockMDPVectorEnv
+        The vector environment.
+    """
     mdp = _load(problem)(**arguments)
     return BlockMDPVectorEnv(mdp, num_envs, observe=observe, render_mode=render_mode)
 
 
 def _load(problem: str) -> Callable[..., BlockMDP]:
+    """Import the function "module:function"."""
     module, function = problem.split(":")
     found: Callable[..., BlockMDP] = getattr(importlib.import_module(module), function)
     return found
 
 
 def mdp_of(env: gymnasium.Env[Any, Any]) -> BlockMDP | None:
-    """The BlockMDP that an environment plays, or None where there is none to be seen.
+    """Return the BlockMDP of an environment that behaves exactly as its BlockMDP.
 
-    Looks through the wrappers of `gymnasium.make` that change nothing; under any other wrapper, or
-    in a subclass of `BlockMDPEnv`, or where latent states are shown as observations, the
-    environment behaves otherwise than its BlockMDP says.
+    Parameters
+    ----------
+    env : gymnasium.Env
+        Any environment.
+
+    Returns
+    -------
+    BlockMDP or None
+        The BlockMDP of a `BlockMDPEnv`, also inside the wrappers of `gymnasium.make`, which change
+        nothing. None for any other environment: inside other wrappers, for a subclass of
+        `BlockMDPEnv`, and if latent states are shown as observations.
     """
-    while type(env) in (PassiveEnvChecker, OrderEnforcing):
+    limit = math.inf
+    while type(env) in (PassiveEnvChecker, OrderEnforcing, TimeLimit):
+        if isinstance(env, TimeLimit):
+            limit = min(limit, env._max_episode_steps)
         env = env.env  # type: ignore[attr-defined]
-    plain = type(env) is BlockMDPEnv and env.observe == "observation"
-    return env.mdp if plain else None  # type: ignore[attr-defined]
+    if type(env) is not BlockMDPEnv or env.observe != "observation" or limit < env.mdp.horizon:
+        return None
+    return env.mdp

@@ -1,4 +1,4 @@
-"""The two combination locks of Feng et al. 2020, Section 5 (after Du et al. 2019)."""
+"""The combination locks of Feng et al. (2020), Section 5, after Du et al. (2019)."""
 
 from __future__ import annotations
 
@@ -16,34 +16,58 @@ LIVE, DEAD, N_ACTIONS = (0, 1), 2, 4
 
 
 def lock_bernoulli(horizon: int = 20, switch: float = 0.2, seed: int = 0) -> BlockMDP:
-    """LockBernoulli: the lock seen as its state's one-hot code and `horizon` random bits.
+    """LockBernoulli: a combination lock that shows its state among random bits.
 
-    At each level there are two live states and a dead one, and 4 actions. From a live state one
+    Every level has two live states and a dead state, and there are 4 actions. In a live state, one
     action leads to live state 0 with probability 1 - switch and to live state 1 with probability
-    switch; a second one does the reverse; the other two lead to the dead state, which nothing
-    leaves. Arriving alive at the end pays 1 with probability 0.5. Which action is which is drawn
-    anew for every level and live state. The first state is live state 0.
+    switch. A second action does the reverse. The other two actions lead to the dead state, which
+    cannot be left. An episode starts in live state 0. If it ends in a live state, it pays 1 with
+    probability 0.5, so V* = 0.5. All other rewards are 0.
+
+    An observation is the one-hot code of the state, followed by H fair random bits.
 
     Parameters
     ----------
-    horizon : H, the number of actions in an episode. Observations are in {0, 1}^(H + 3).
-    switch : alpha, in [0, 1].
-    seed : of the action roles; problems with another seed have another combination.
+    horizon : int, default=20
+        Number of actions in an episode, H. Observations are in {0, 1}^(H + 3).
+    switch : float, default=0.2
+        Probability of arriving in the other live state, in [0, 1] (alpha in the paper).
+    seed : int, default=0
+        Seed of the combination: the roles of the actions, drawn for every level and live state.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    lock_gaussian : The same lock with Gaussian noise.
+    lock_digits : The same lock with images of handwritten digits.
 
     Notes
     -----
-    The authors' code differs from their text, which is followed here: there, the second good action
-    is always the first plus one (modulo 4), and the switch is not applied on the last step (which
-    no reward depends on).
+    This follows the text of the paper. In the authors' code, the second good action is always the
+    first plus one (modulo 4), and there is no switch in the last step, which changes no reward.
+
+    References
+    ----------
+    Fei Feng, Ruosong Wang, Wotao Yin, Simon S. Du and Lin F. Yang. Provably Efficient Exploration
+    for Reinforcement Learning Using Unsupervised Learning. NeurIPS 2020.
+
+    Simon S. Du, Akshay Krishnamurthy, Nan Jiang, Alekh Agarwal, Miroslav Dudik and John Langford.
+    Provably Efficient RL with Rich Observations via Latent State Decoding. ICML 2019.
 
     Examples
     --------
     >>> m = lock_bernoulli(horizon=5, switch=0.2, seed=0)
+    >>> m
+    <LockBernoulli: horizon 5, 3 states, 4 actions, OneHotBernoulli(3, 5, p=0.5)>
     >>> m.optimal_value()
     0.5
     """
     horizon = check_integer("horizon", horizon, 1)
-    return _lock("LockBernoulli", horizon, switch, seed, OneHotBernoulli(3, horizon))
+    return make_lock("LockBernoulli", horizon, switch, seed, OneHotBernoulli(3, horizon))
 
 
 def lock_gaussian(
@@ -54,27 +78,46 @@ def lock_gaussian(
     *,
     truncate: bool = False,
 ) -> BlockMDP:
-    """LockGaussian: the lock of `lock_bernoulli`, seen as its state's one-hot code in R^(H + 3)
-    plus Gaussian noise.
+    """LockGaussian: a combination lock that shows its state with Gaussian noise.
+
+    The states, actions and rewards are those of `lock_bernoulli`. An observation is the one-hot
+    code of the state, padded with zeros, plus Gaussian noise on every coordinate.
 
     Parameters
     ----------
-    horizon, switch, seed : as in `lock_bernoulli`.
-    sigma : standard deviation of the noise on every coordinate.
-    truncate : cut the noise off so that no observation can come from two states. The paper's own
-        lock is not truncated, and so not quite a Block MDP.
+    horizon : int, default=20
+        Number of actions in an episode, H. Observations are in R^(H + 3).
+    switch : float, default=0.2
+        Probability of arriving in the other live state, in [0, 1] (alpha in the paper).
+    sigma : float, default=0.1
+        Standard deviation of the noise.
+    seed : int, default=0
+        Seed of the combination. The same seed gives the same combination as in `lock_bernoulli`.
+    truncate : bool, default=False
+        Whether to truncate the noise, so that no observation can come from two states. The lock of
+        the paper is not truncated, so strictly speaking it is not a Block MDP.
+
+    Returns
+    -------
+    BlockMDP
+        The lock, with V* = 0.5.
+
+    See Also
+    --------
+    lock_bernoulli : The same lock with random bits; it has the references.
 
     Examples
     --------
-    >>> lock_gaussian(horizon=5, sigma=0.2).emission
-    OneHotGaussian(3, 5, sigma=0.2)
+    >>> lock_gaussian(horizon=5, sigma=0.2)
+    <LockGaussian: horizon 5, 3 states, 4 actions, OneHotGaussian(3, 5, sigma=0.2)>
     """
     horizon = check_integer("horizon", horizon, 1)
     emission = OneHotGaussian(3, horizon, sigma, truncate=truncate)
-    return _lock("LockGaussian", horizon, switch, seed, emission)
+    return make_lock("LockGaussian", horizon, switch, seed, emission)
 
 
-def _lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> BlockMDP:
+def make_lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> BlockMDP:
+    """Return the lock with an emission."""
     if not 0 <= switch <= 1:
         raise ValueError(f"switch must be in [0, 1], got {switch!r}")
     roles = _permutations(seed, H)
@@ -92,6 +135,6 @@ def _lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> Bl
 
 
 def _permutations(seed: int, H: int) -> NDArray[np.int64]:
-    """A random order of the actions for every level and live state, (H, 2, A)."""
+    """Draw an order of the actions for every level and live state, (H, 2, A)."""
     keys = rng.children(streams.problem(seed), 0, H * len(LIVE))
     return rng.uniforms(keys, N_ACTIONS).argsort(axis=1).reshape(H, len(LIVE), N_ACTIONS)

@@ -1,4 +1,4 @@
-"""Block MDPs drawn at random."""
+"""Random Block MDPs."""
 
 from __future__ import annotations
 
@@ -24,29 +24,40 @@ def random_block_mdp(
     emission: Emission | None = None,
     seed: int = 0,
 ) -> BlockMDP:
-    """A Block MDP whose transitions and rewards are drawn at random, anew for every level.
+    """RandomBlockMDP: a Block MDP with random transitions and rewards, different at every level.
 
-    An action in a state of a level leads to one of `successors` states, which are drawn uniformly;
-    their probabilities are drawn from the flat Dirichlet law. The first state is state 0. Of all
-    (level, state, action) that can be come to, the share `paying` is drawn to pay, each an amount
-    drawn uniformly. Then all amounts are scaled, so that 1 is the most that can be earned on from
-    any state that can be come to: V* is in (0, 1], and learners may take values to be at most 1.
+    An action in a state leads to one of `successors` states. These states are drawn uniformly, and
+    their probabilities from the uniform Dirichlet distribution. Episodes start in state 0. Among
+    all reachable (level, state, action), the fraction `paying` pays a reward, drawn uniformly. Then
+    all rewards are scaled so that the largest V*(h, s) of a reachable state is 1. So V* is in
+    (0, 1], and learners with v_max = 1 fit.
 
     Parameters
     ----------
-    horizon : H, the number of actions in an episode.
-    n_states, n_actions : S and A.
-    successors : how many next states an action can lead to, from 1 (nothing is left to chance) to
-        S or more (anything can follow).
-    paying : share of (level, state, action) that pay, in (0, 1]; at least one does.
-    emission : how states are seen; by default their one-hot code in R^(S + H) with N(0, 0.1^2)
-        noise, as in `lock_gaussian`.
-    seed : of transitions and rewards.
+    horizon : int, default=10
+        Number of actions in an episode, H.
+    n_states : int, default=5
+        Number of latent states, S.
+    n_actions : int, default=3
+        Number of actions, A.
+    successors : int, default=2
+        Number of possible next states of an action. With 1 the problem is deterministic.
+    paying : float, default=0.1
+        Fraction of (level, state, action) that pay a reward, in (0, 1]; at least one does.
+    emission : Emission or None, default=None
+        Distribution of the observations. None is the one-hot code of the state in R^(S + H) with
+        Gaussian noise of standard deviation 0.1, as in `lock_gaussian`.
+    seed : int, default=0
+        Seed of transitions and rewards.
+
+    Returns
+    -------
+    BlockMDP
+        The problem.
 
     Notes
     -----
-    The tables are dense: 8 x H x S x A x S bytes each, of which there are three, and another three
-    once episodes are drawn.
+    The tables are dense. Each takes 8 H S A S bytes, and there are six of them during a run.
 
     Examples
     --------
@@ -73,7 +84,7 @@ def random_block_mdp(
 
 
 def _transitions(H: int, S: int, A: int, k: int, seed: int) -> tuple[Array, NDArray[np.bool_]]:
-    """P (H, S, A, S), and which states can be come to at the levels 0, ..., H - 1, (H, S)."""
+    """Draw P (H, S, A, S), and return which states are reachable at levels 0 to H - 1, (H, S)."""
     key = streams.problem(seed)
     P = np.zeros((H, S, A, S))
     reachable = np.zeros((H, S), np.bool_)
@@ -81,7 +92,7 @@ def _transitions(H: int, S: int, A: int, k: int, seed: int) -> tuple[Array, NDAr
     for h in range(H):
         u = rng.uniforms(rng.children(key, h * S * A, S * A), S + k)
         to = np.sort(np.argpartition(u[:, :S], k - 1, axis=1)[:, :k], axis=1)
-        weights = -np.log1p(-u[:, S:])  # exponential; their shares are Dirichlet(1, ..., 1)
+        weights = -np.log1p(-u[:, S:])  # exponential: normalised, they are Dirichlet(1, ..., 1)
         weights /= weights.sum(axis=1, keepdims=True)
         np.put_along_axis(P[h].reshape(S * A, S), to, weights, axis=1)
         if h + 1 < H:
@@ -90,7 +101,7 @@ def _transitions(H: int, S: int, A: int, k: int, seed: int) -> tuple[Array, NDAr
 
 
 def _rewards(reachable: NDArray[np.bool_], A: int, paying: float, seed: int) -> Array:
-    """What is paid before scaling, (H, S, A)."""
+    """Draw the rewards before scaling, (H, S, A)."""
     key = streams.problem(seed)
     H, S = reachable.shape
     u = rng.uniforms(rng.children(key, H * S * A, H * S * A), 2)
@@ -103,7 +114,7 @@ def _rewards(reachable: NDArray[np.bool_], A: int, paying: float, seed: int) -> 
 
 
 def _largest_value(P: Array, r: Array, reachable: NDArray[np.bool_]) -> float:
-    """The most that can be earned on from any state that can be come to."""
+    """Return the largest V*(h, s) of a reachable state."""
     V = np.zeros(P.shape[1])
     largest = 0.0
     for h in reversed(range(len(P))):

@@ -1,4 +1,4 @@
-"""Pictures of an episode in the latent chain of a Block MDP: levels across, states down, the path.
+"""Pictures of an episode: levels from left to right, latent states from top to bottom.
 
 >>> from blockmdp.envs import lock_bernoulli
 >>> print(ansi(lock_bernoulli(horizon=5), [0, 1, 1], action=3, reward=0.0))
@@ -28,22 +28,30 @@ from blockmdp.mdp import BlockMDP
 
 __all__ = ["ansi", "rgb"]
 
-COLUMNS = 80  # of text, so that a long horizon scrolls by instead of wrapping
+COLUMNS = 80  # of text; a longer horizon scrolls instead of wrapping
 
 
 def ansi(
     mdp: BlockMDP, path: Sequence[int], *, action: int | None = None, reward: float | None = None
 ) -> str:
-    """The latent chain as text: `@` is where the agent is, `o` where it was.
+    """Draw an episode as text: `@` is the agent, `o` is where it was before.
 
     Parameters
     ----------
-    path : latent states visited in this episode, at levels 0, ..., now.
-    action, reward : of the last step, if there was one.
+    mdp : BlockMDP
+        The problem.
+    path : sequence of int
+        Latent states of the episode so far, at levels 0, 1, ...
+    action : int or None, default=None
+        Last action, if any.
+    reward : float or None, default=None
+        Last reward, if any.
 
     Returns
     -------
-    Lines of at most 80 characters. Of a longer horizon the levels around the present one are shown.
+    str
+        Lines of at most 80 characters. If the horizon is too long for them, they show the levels
+        around the present one.
     """
     names = ["level"] + [f"state {s}" for s in range(mdp.n_states)]
     margin = max(map(len, names))
@@ -60,21 +68,30 @@ def ansi(
 def rgb(
     mdp: BlockMDP, path: Sequence[int], *, action: int | None = None, reward: float | None = None
 ) -> NDArray[np.uint8]:
-    """The latent chain as a picture: colours are V*, the line the path, the ringed dot the agent.
+    """Draw an episode as a picture: colours show V*, the line the path, the large dot the agent.
 
     Parameters
     ----------
-    path : latent states visited in this episode, at levels 0, ..., now.
-    action, reward : of the last step, if there was one.
+    mdp : BlockMDP
+        The problem.
+    path : sequence of int
+        Latent states of the episode so far, at levels 0, 1, ...
+    action : int or None, default=None
+        Last action, if any.
+    reward : float or None, default=None
+        Last reward, if any.
 
     Returns
     -------
-    (height, width, 3), both even (as video codecs like them) and the same for all paths.
+    ndarray of shape (height, width, 3)
+        Colours from 0 to 255. Height and width are even, as video codecs require, and the same for
+        all paths of a problem.
     """
     return _picture(mdp).frame(path, _caption(mdp, path, action, reward))
 
 
 def _caption(mdp: BlockMDP, path: Sequence[int], action: int | None, reward: float | None) -> str:
+    """Return the line below a picture."""
     level, state = len(path) - 1, path[-1]
     words = [f"level {level} of {mdp.horizon}", f"state {state}"]
     if action is not None:
@@ -85,13 +102,13 @@ def _caption(mdp: BlockMDP, path: Sequence[int], action: int | None, reward: flo
 
 
 def _window(n: int, centre: int, width: int) -> range:
-    """`width` of the numbers 0, ..., n - 1 around `centre`, or all of them where they are fewer."""
+    """Return `width` of the numbers 0, ..., n - 1 around `centre`; all if there are fewer."""
     start = max(0, min(centre - width // 2, n - width))
     return range(start, min(start + width, n))
 
 
 def _numbers(levels: range) -> str:
-    """Every fifth level's number above its column of two characters."""
+    """Return the number of every fifth level, above its column of two characters."""
     line = ""
     for column, level in enumerate(levels):
         if level % 5 == 0:
@@ -102,16 +119,16 @@ def _numbers(levels: range) -> str:
 # --- the picture ----------------------------------------------------------------------------------
 _DPI = 100
 _INK, _PALE, _VERMILION = "#222222", "#666666", "#d55e00"
-_COLOURS = "cividis"  # looks alike with and without colour-blindness, and rises in grey too
+_COLOURS = "cividis"  # readable with colour blindness, and in grey
 
 
 class _Picture:
-    """The chain, drawn once, over which each frame draws a path."""
+    """The background of a problem, drawn once; each frame draws a path on top of it."""
 
-    # in pixels: the most for a cell, the most for all cells, the margins around them
+    # in pixels: largest cell, largest grid of cells, margins
     cell, grid = 56, (1060, 440)
     left, right, top, bottom = 72, 92, 72, 56
-    least_width = 340  # of all cells, so that the caption above has room
+    least_width = 340  # of the grid, so that the caption fits
 
     def __init__(self, mdp: BlockMDP) -> None:
         H, S = mdp.horizon, mdp.n_states
@@ -122,14 +139,14 @@ class _Picture:
         cell = min(inner_width / (H + 1), inner_height / S)
 
         figure = Figure((width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
-        self._canvas = cast(Any, FigureCanvasAgg(figure))  # its methods carry no types
+        self._canvas = cast(Any, FigureCanvasAgg(figure))  # its methods have no types
 
         def box(x: float, w: float) -> tuple[float, float, float, float]:
-            """Columns x to x + w at the height of the cells, as shares of the figure."""
+            """Return the box of columns x to x + w beside the grid, in fractions of the figure."""
             return x / width, self.bottom / height, w / width, inner_height / height
 
         ax = figure.add_axes(box(self.left, inner_width))
-        V = mdp.optimal_values()  # 0 at level H, so 0 is always among them
+        V = mdp.optimal_values()  # includes 0, at level H
         low, high = float(V.min()), float(V.max())
         if low == high:
             high = low + 1.0
@@ -154,13 +171,14 @@ class _Picture:
             axes.spines[:].set_visible(False)
 
         def text(y: float, words: str, **style: Any) -> Text:
+            """Write a line above the grid."""
             x = self.left / width
             return figure.text(x, 1 - y / height, words, va="center", parse_math=False, **style)
 
         text(24, mdp.name, fontsize=12, fontweight="bold", color=_INK)
         self._caption = text(46, "", fontsize=10, color=_PALE, animated=True)
 
-        # dark beneath light, to be seen on every colour of the map; sizes in points
+        # light on dark, so that lines are visible on every colour; sizes in points
         thick, dot, spot = max(1.2, 0.04 * cell), max(3.6, 0.16 * cell), max(7.0, 0.33 * cell)
         self._path = [
             Line2D([], [], color=_INK, lw=thick + 1.6, marker="o", ms=dot + 1.6, mew=0),
@@ -177,7 +195,7 @@ class _Picture:
         self._background = self._canvas.copy_from_bbox(figure.bbox)
 
     def frame(self, path: Sequence[int], caption: str) -> NDArray[np.uint8]:
-        """The chain with a path on it, (height, width, 3)."""
+        """Return the picture with a path, (height, width, 3)."""
         levels, states = np.arange(len(path)) + 0.5, np.asarray(path) + 0.5
         for line in self._path:
             line.set_data(levels, states)
@@ -190,16 +208,18 @@ class _Picture:
         return np.array(self._canvas.buffer_rgba())[..., :3].copy()
 
 
-@lru_cache(maxsize=4)  # few, since each holds a canvas
+@lru_cache(maxsize=4)  # each one holds a canvas
 def _picture(mdp: BlockMDP) -> _Picture:
+    """Return the background of a problem."""
     return _Picture(mdp)
 
 
 def _spacing(n: int, most: int) -> int:
-    """The least of 1, 2, 5, 10, 20, ... at which n labels become at most `most`."""
+    """Return the smallest of 1, 2, 5, 10, 20, ... that thins n labels to at most `most`."""
     steps = (k * int(10**e) for e in count() for k in (1, 2, 5))
     return next(step for step in steps if n <= step * max(most, 1))
 
 
 def _even(n: int) -> int:
+    """Round up to an even number."""
     return n + n % 2

@@ -1,8 +1,9 @@
-"""Locks whose observation is rotated and tells the level, so that each level needs its own decoder.
+"""Combination locks with rotated observations that contain the level.
 
-Two live states and a dead one at each level, and many actions, of which one keeps the agent alive;
-dying is paid a little, to lead greedy learners astray. The observation is the state's one-hot code
-beside the level's, plus noise, multiplied by a Hadamard matrix. All numbers count from 0.
+Both locks have two live states and a dead state at each level, and many actions, of which only one
+stays alive. Dying pays a little, which misleads greedy learners. An observation is the one-hot code
+of the state beside that of the level, plus noise, multiplied by a Hadamard matrix. Since the level
+is part of the observation, each level needs its own decoder.
 """
 
 from __future__ import annotations
@@ -27,25 +28,49 @@ def diabolical_lock(
     sigma: float = 0.1,
     seed: int = 0,
 ) -> BlockMDP:
-    """The diabolical combination lock of HOMER (Misra, Henaff, Krishnamurthy, Langford 2020).
+    """DiabolicalLock: the diabolical combination lock of the HOMER paper.
 
-    The good action of a live state, drawn uniformly for every level and live state, leads to the
-    same live state, or with probability `swap` to the other; any other action leads to the dead
-    state. A step alive costs 1 / (H - 1), the last one pays 5, so that V* = 4; dying pays 0.1 with
-    probability 0.5. The first state is live state 0. Observations: R^(2^ceil(log2(H + 4))).
+    Each live state has one good action per level. It leads to the same live state, or with
+    probability `swap` to the other one. All other actions lead to the dead state, which cannot be
+    left. Every good action before the last costs 1 / (H - 1) and the last one pays 5, so V* = 4.
+    Dying pays 0.1 with probability 0.5. An episode starts in live state 0.
+
+    An observation consists of the one-hot codes of state and level plus Gaussian noise, padded with
+    zeros to a power of two and multiplied by a Hadamard matrix.
 
     Parameters
     ----------
-    horizon : H, the number of actions in an episode.
-    n_actions : A.
-    swap : 0.5 as their paper describes it; their code's default is 0, an easier lock.
-    sigma : standard deviation of the noise, on all H + 4 coordinates.
-    seed : of the good actions.
+    horizon : int, default=5
+        Number of actions in an episode, H. Observations are in R^d, where d is H + 4, rounded up to
+        a power of two.
+    n_actions : int, default=10
+        Number of actions, at least 2.
+    swap : float, default=0.5
+        Probability that a good action leads to the other live state. The paper has 0.5; the default
+        of its code is 0, which is easier.
+    sigma : float, default=0.1
+        Standard deviation of the noise, on all H + 4 coordinates.
+    seed : int, default=0
+        Seed of the good actions.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    comblock : The version of the BRIEE paper.
 
     Notes
     -----
-    Their measure is the number of episodes until the mean return exceeds V*/2. Here level H, which
-    is seen after the last action, is coded too; with H = 1 nothing is charged before the end.
+    The paper counts the episodes until the mean return exceeds V*/2. Here level H, which is seen
+    after the last action, has a code too. With H = 1 nothing is charged before the end.
+
+    References
+    ----------
+    Dipendra Misra, Mikael Henaff, Akshay Krishnamurthy and John Langford. Kinematic State
+    Abstraction and Provably Efficient Rich-Observation Reinforcement Learning. ICML 2020.
 
     Examples
     --------
@@ -72,21 +97,48 @@ def comblock(
     dense: bool = False,
     seed: int = 0,
 ) -> BlockMDP:
-    """The combination lock of BRIEE (Zhang, Song, Uehara, Wang, Agarwal, Sun 2022).
+    """Comblock: the combination lock of the BRIEE paper.
 
-    As in `diabolical_lock` one action of a live state keeps alive and swaps the live state with
-    probability `swap`. The last good action pays 1; dying pays 0.1 with probability 0.5. The first
-    state is either live one, with probability 0.5. Observations: R^(2^ceil(log2(H + 4))).
+    Each live state has one good action per level. It leads to the same live state, or with
+    probability `swap` to the other one. All other actions lead to the dead state, which cannot be
+    left. The last good action pays 1, so V* = 1. Dying pays 0.1 with probability 0.5. An episode
+    starts in either live state, with probability 0.5 each.
+
+    Observations are those of `diabolical_lock`.
 
     Parameters
     ----------
-    horizon, n_actions, swap, seed : as in `diabolical_lock`.
-    sigma : standard deviation of the noise, on the first H + 3 coordinates.
-    dense : every good step pays 0.1, the last one 1, and dying pays nothing.
+    horizon : int, default=100
+        Number of actions in an episode, H. Observations are in R^d, where d is H + 4, rounded up to
+        a power of two.
+    n_actions : int, default=10
+        Number of actions, at least 2.
+    swap : float, default=0.5
+        Probability that a good action leads to the other live state.
+    sigma : float, default=0.1
+        Standard deviation of the noise, on the first H + 3 coordinates.
+    dense : bool, default=False
+        Whether every good action before the last pays 0.1. Then dying pays nothing.
+    seed : int, default=0
+        Seed of the good actions.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    diabolical_lock : The version of the HOMER paper.
 
     Notes
     -----
-    Their measure is five evaluations in a row of 20 perfect episodes each.
+    In the paper, the lock is solved after five evaluations in a row of 20 perfect episodes each.
+
+    References
+    ----------
+    Xuezhou Zhang, Yuda Song, Masatoshi Uehara, Mengdi Wang, Alekh Agarwal and Wen Sun. Efficient
+    Reinforcement Learning in Block MDPs: A Model-free Representation Learning Approach. ICML 2022.
 
     Examples
     --------
@@ -110,7 +162,7 @@ def comblock(
 def _lock(
     H: int, n_actions: int, swap: float, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Transitions (H, 3, A, 3), and the good action of each level and live state (H, 2)."""
+    """Return the transitions (H, 3, A, 3), and the good actions of the live states (H, 2)."""
     A = check_integer("n_actions", n_actions, 2)
     if not 0 <= swap <= 1:
         raise ValueError(f"swap must be in [0, 1], got {swap!r}")

@@ -1,4 +1,4 @@
-"""Tabular learners: one file an algorithm."""
+"""Tabular learners, one file for each algorithm."""
 
 from blockmdp.learners.base import Learner, best_action, best_value
 from blockmdp.learners.oracleq import OracleQ

@@ -1,6 +1,4 @@
-"""What a tabular learner is (Feng et al. 2020, Definition 2): tables, and scalar functions that
-read and write them.
-"""
+"""The base class of tabular learners (Feng et al. 2020, Definition 2)."""
 
 from __future__ import annotations
 
@@ -14,84 +12,201 @@ from blockmdp.jit import inlined, is_compiled
 from blockmdp.loop import no_plan
 from blockmdp.rng import uniform
 
-__all__ = ["Learner", "best_action", "best_action_at", "best_value", "require"]
+__all__ = ["Learner", "best_action", "best_action_at", "best_value", "check_range"]
 
 
 class Learner:
-    """Base of all tabular learners; subclass it to bring your own.
+    """Base class of tabular learners; subclass it to write your own.
 
-    A learner is its hyperparameters plus three functions of tables. Decorate them with `numba.njit`
-    and the whole episode loop is compiled around them; leave them plain and the same loop runs
-    interpreted.
+    A learner is its hyperparameters, a method that makes tables, and functions that read and write
+    these tables:
 
-    >>> from blockmdp import rng
-    >>> class Uniform(Learner):
-    ...     "Acts at random."
-    ...
+    - ``tables(H, S, A, episodes)`` returns fresh tables: a tuple of arrays and numbers. A named
+      tuple reads best.
+    - ``act(tables, k, h, s, key)`` chooses an action.
+    - ``update(tables, h, s, a, r, s_next)`` learns from one step.
+    - ``plan(tables, k, key)`` runs after each episode. It is optional.
+
+    `act`, `update` and `plan` are static methods. If you decorate all of them with `numba.njit`,
+    the whole episode loop is compiled around them. Otherwise the same loop runs in plain Python,
+    which is slower but easy to debug.
+
+    Four rules make a learner work with all agents and engines:
+
+    - Draw random numbers only from the given key, with the functions of `blockmdp.rng`. Then the
+      same seed gives the same run.
+    - Change tables in `update` and `plan` only, not in `act`.
+    - Give arrays that belong to levels, labels and actions the shape (H, S, A). A decoder may find
+      new labels during a run. Then `grow` makes larger tables and copies the old entries to the
+      same places.
+    - Keep the action values in a table called `q`, or define `policy`.
+
+    See Also
+    --------
+    blockmdp.testing.check_learner : Checks that a learner follows these rules.
+    blockmdp.learners.best_action : Chooses the action with the largest value.
+    blockmdp.learners.best_value : Returns the largest value of a label.
+
+    Examples
+    --------
+    Optimistic Q-learning with the learning rate 1 / n:
+
+    >>> from collections import namedtuple
+    >>> import blockmdp as bm
+    >>> Tables = namedtuple("Tables", ["q", "n"])
+    >>> class Averages(bm.Learner):
     ...     def tables(self, H, S, A, episodes):
-    ...         return (np.zeros((H, S, A)),)
+    ...         return Tables(q=np.ones((H, S, A)), n=np.zeros((H, S, A)))
     ...
     ...     @staticmethod
     ...     def act(tables, k, h, s, key):
-    ...         return rng.integer(key, 0, tables[0].shape[2])
+    ...         return best_action(tables.q, h, s, key)
     ...
     ...     @staticmethod
     ...     def update(tables, h, s, a, r, s_next):
-    ...         tables[0][h, s, a] += 1
-
-    Tables are a tuple (a `NamedTuple` reads best) of arrays and scalars. Arrays that are indexed by
-    level, label and action have the shape (H, S, A); where the number of labels grows, tables are
-    made anew for the larger S and the old entries are copied to the same places.
-
-    Random choices are drawn from the key that `act` is given (`blockmdp.rng.uniform(key, i)` and
-    its kin) and from nothing else: that is what makes runs repeat.
+    ...         tables.n[h, s, a] += 1
+    ...         target = r + best_value(tables.q, h + 1, s_next)
+    ...         tables.q[h, s, a] += (target - tables.q[h, s, a]) / tables.n[h, s, a]
+    >>> agent = bm.Tabular(Averages()).fit(bm.lock_bernoulli(horizon=3), episodes=500)
+    >>> agent.value()
+    0.5
     """
 
     compiled_loop: ClassVar[Callable[..., int] | None] = None
-    """The episode loop compiled around this learner and kept in numba's cache; for those that come
-    with the package.
-    """
+    """Episode loop compiled around this learner and cached; set by the learners of the package."""
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Any:
-        """Fresh tables for horizon H, S labels, A actions and a run of that many episodes."""
+        """Make fresh tables.
+
+        Parameters
+        ----------
+        H : int
+            Horizon.
+        S : int
+            Number of labels.
+        A : int
+            Number of actions.
+        episodes : int
+            Number of episodes of the whole run.
+
+        Returns
+        -------
+        tuple
+            Arrays and numbers. No array may be shared between two calls.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define tables(H, S, A, episodes)")
 
     @staticmethod
     def act(tables: Any, k: int, h: int, s: int, key: np.uint64) -> int:
-        """The action in episode k (from 0) at level h (from 0), where label s is seen."""
+        """Choose an action.
+
+        Parameters
+        ----------
+        tables : tuple
+            Tables of the learner. `act` must not change them.
+        k : int
+            Episode, from 0.
+        h : int
+            Level, from 0 to H - 1.
+        s : int
+            Label of the observation; the latent state if the learner is shown latent states.
+        key : np.uint64
+            Key of the random numbers of this choice.
+
+        Returns
+        -------
+        int
+            Action, from 0 to A - 1.
+        """
         raise NotImplementedError("a learner must define act(tables, k, h, s, key)")
 
     @staticmethod
     def update(tables: Any, h: int, s: int, a: int, r: float, s_next: int) -> None:
-        """Learn from one step. `s_next` is the label at level h + 1, or -1 if the episode ended
-        before level H.
+        """Learn from one step.
+
+        Parameters
+        ----------
+        tables : tuple
+            Tables of the learner, to be changed in place.
+        h : int
+            Level, from 0 to H - 1.
+        s : int
+            Label at level h.
+        a : int
+            Action.
+        r : float
+            Reward.
+        s_next : int
+            Label at level h + 1, or -1 if the episode ended before level H.
         """
         raise NotImplementedError("a learner must define update(tables, h, s, a, r, s_next)")
 
     plan = staticmethod(no_plan)
-    """`plan(tables, k, key)`: what to do at the end of episode k; nothing by default."""
 
     def policy(self, tables: Any) -> NDArray[np.float64]:
-        """The policy that the tables have learnt, as probabilities (H, S, A): greedy on the table
-        named `q`.
+        """Return the policy that was learnt: greedy with respect to the table `q`.
 
-        Define it for a learner that keeps no such table.
+        Override it if the learner has no such table.
+
+        Parameters
+        ----------
+        tables : tuple
+            Tables of the learner.
+
+        Returns
+        -------
+        ndarray of shape (H, S, A)
+            Probability of each action. Equally good actions share the probability.
         """
         q = getattr(tables, "q", None)
         if q is None:
             raise NotImplementedError(
-                f"the tables of {type(self).__name__} have no field 'q': define policy(tables) -> "
-                "(H, S, A)"
+                f"the tables of {type(self).__name__} have no field 'q': define policy(tables), "
+                "which returns an array of shape (H, S, A)"
             )
         best = q == q.max(axis=2, keepdims=True)
         return np.asarray(best / best.sum(axis=2, keepdims=True), np.float64)
 
     def behaviour(self, tables: Any, k: int) -> NDArray[np.float64]:
-        """The law of `act` in episode k, (H, S, A): `policy`, unless the learner explores."""
+        """Return the distribution of `act` in an episode, exploration included.
+
+        Override it if the learner does not act by `policy`.
+
+        Parameters
+        ----------
+        tables : tuple
+            Tables of the learner.
+        k : int
+            Episode, from 0.
+
+        Returns
+        -------
+        ndarray of shape (H, S, A)
+            Probability of each action.
+        """
         return self.policy(tables)
 
     def grow(self, tables: Any, H: int, S: int, A: int, episodes: int) -> Any:
-        """The same tables with room for S labels."""
+        """Return larger tables that keep what was learnt.
+
+        Parameters
+        ----------
+        tables : tuple
+            Tables of the learner.
+        H : int
+            Horizon.
+        S : int
+            New number of labels.
+        A : int
+            Number of actions.
+        episodes : int
+            Number of episodes of the whole run.
+
+        Returns
+        -------
+        tuple
+            Fresh tables for S labels, with the old entries copied to the same places.
+        """
         grown = self.tables(H, S, A, episodes)
         for new, old in zip(grown, tables):
             if isinstance(new, np.ndarray):
@@ -99,12 +214,18 @@ class Learner:
         return grown
 
     def is_compiled(self) -> bool:
-        """Whether all three functions are numba's."""
+        """Return whether numba compiled `act`, `update` and `plan`.
+
+        Returns
+        -------
+        bool
+            Whether the episode loop can be compiled around this learner.
+        """
         return all(is_compiled(f) for f in (self.act, self.update, self.plan))
 
 
-def require(learner: object, field: str, low: float, high: float) -> None:
-    """Refuse a hyperparameter outside [low, high]."""
+def check_range(learner: object, field: str, low: float, high: float) -> None:
+    """Raise ValueError if a hyperparameter is not in [low, high]."""
     value = getattr(learner, field)
     if not (isinstance(value, int | float | np.number) and low <= value <= high):
         raise ValueError(
@@ -115,13 +236,30 @@ def require(learner: object, field: str, low: float, high: float) -> None:
 
 @inlined
 def best_action(q, h, s, key):
-    """The action with the largest q[h, s, :]; a tie is broken at random."""
+    """Return the action with the largest value; ties are broken at random.
+
+    Parameters
+    ----------
+    q : ndarray of shape (H, S, A)
+        Action values.
+    h : int
+        Level.
+    s : int
+        Label.
+    key : np.uint64
+        Key that `Learner.act` was given.
+
+    Returns
+    -------
+    int
+        Action.
+    """
     return best_action_at(q, h, s, uniform(key, 0), 0.0)
 
 
 @inlined
 def best_action_at(q, h, s, u, low):
-    """The action with the largest q[h, s, :]; u, uniform on [low, 1), breaks a tie."""
+    """Return the action with the largest q[h, s, :]; u, uniform on [low, 1), breaks ties."""
     A = q.shape[2]
     best = q[h, s, 0]
     a = 0
@@ -148,7 +286,22 @@ def best_action_at(q, h, s, u, low):
 
 @inlined
 def best_value(q, h, s):
-    """max over a of q[h, s, a]; 0 past the last level or after the episode's end (s < 0)."""
+    """Return the largest value of a label, max over a of q[h, s, a].
+
+    Parameters
+    ----------
+    q : ndarray of shape (H, S, A)
+        Action values.
+    h : int
+        Level. At level H the value is 0.
+    s : int
+        Label. If it is -1, the episode has ended, and the value is 0.
+
+    Returns
+    -------
+    float
+        Value.
+    """
     if h >= q.shape[0] or s < 0:
         return 0.0
     v = q[h, s, 0]

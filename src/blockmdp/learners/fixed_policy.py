@@ -1,4 +1,4 @@
-"""A learner that has learnt already: it follows a given policy."""
+"""FixedPolicy: follows a given policy and learns nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ __all__ = ["FixedPolicy"]
 
 
 class Tables(NamedTuple):
+    """Tables of `FixedPolicy`."""
+
     pi: NDArray[np.float64]  # (H, S, A)
 
 
@@ -39,15 +41,27 @@ def update(tables, h, s, a, r, s_next):
 
 
 @jit
-def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    return learn(
-        act, update, no_plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns
-    )
+def loop(tables, dynamics, tape, episodes, k, returns):
+    return learn(act, update, no_plan, tables, dynamics, tape, episodes, k, returns)
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPolicy(Learner):
-    """Acts by pi (H, labels, A); at random where it meets a label that pi does not know."""
+    """Follow a given policy.
+
+    Parameters
+    ----------
+    pi : ndarray of shape (H, n_labels, A)
+        Probability of each action. Labels that are not in the table get a random action.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> agent = bm.Tabular(FixedPolicy(m.optimal_policy())).fit(m, episodes=10)
+    >>> agent.value()
+    0.5
+    """
 
     pi: NDArray[np.float64]
 

@@ -1,8 +1,8 @@
-"""OracleQ: Q-learning with upper confidence bounds (Jin et al. 2018), as used in the experiments of
-Feng et al. 2020.
+"""OracleQ: Q-learning with upper confidence bounds (Jin et al. 2018, Algorithm 1).
 
-The constant learning rate and the bonus c * sqrt(H / n), with no logarithm, are the experiments'
-own; the analysis has the rate (H + 1) / (H + n) and the bonus c * sqrt(H^3 log(SAT / delta) / n).
+The numbers in the margin are the line numbers of that algorithm. Three things differ, as in the
+experiments of Feng et al. (2020): the learning rate is constant instead of (H + 1) / (H + n), the
+bonus is c sqrt(H / n) instead of c sqrt(H^3 log(SAT / delta) / n), and Q instead of V is capped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, best_value, require
+from blockmdp.learners.base import Learner, best_action, best_value, check_range
 from blockmdp.loop import learn, no_plan
 
 __all__ = ["OracleQ"]
 
 
 class Tables(NamedTuple):
-    q: NDArray[np.float64]  # (H, S, A), optimistic at first
-    n: NDArray[np.int32]  # (H, S, A), visits
+    """Tables of `OracleQ`."""
+
+    q: NDArray[np.float64]  # (H, S, A), starts at v_max
+    n: NDArray[np.int32]  # (H, S, A), number of visits
     alpha: float
     c: float
     v_max: float
@@ -31,7 +33,7 @@ class Tables(NamedTuple):
 
 @inlined
 def act(tables, k, h, s, key):
-    return best_action(tables.q, h, s, key)
+    return best_action(tables.q, h, s, key)  # 5
 
 
 @inlined
@@ -39,27 +41,36 @@ def update(tables, h, s, a, r, s_next):
     q = tables.q
     n = tables.n
     H = len(q)
-    n[h, s, a] += 1
+    n[h, s, a] += 1  # 6
     target = r + best_value(q, h + 1, s_next) + tables.c * math.sqrt(H / n[h, s, a])
-    q[h, s, a] = min(tables.v_max, (1 - tables.alpha) * q[h, s, a] + tables.alpha * target)
+    q[h, s, a] = min(tables.v_max, (1 - tables.alpha) * q[h, s, a] + tables.alpha * target)  # 7-8
 
 
 @jit
-def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    return learn(
-        act, update, no_plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns
-    )
+def loop(tables, dynamics, tape, episodes, k, returns):
+    return learn(act, update, no_plan, tables, dynamics, tape, episodes, k, returns)
 
 
 @dataclass(frozen=True)
 class OracleQ(Learner):
-    """Optimistic Q-learning with a constant rate.
+    """Optimistic Q-learning with a constant learning rate.
+
+    The name is that of Feng et al. (2020). The algorithm is Q-learning with upper confidence bounds
+    of Jin et al. (2018), with a simpler bonus and learning rate.
 
     Parameters
     ----------
-    lr : learning rate, in (0, 1].
-    bonus : c in the exploration bonus c * sqrt(H / n).
-    v_max : the largest return of an episode; Q starts there and never exceeds it.
+    lr : float, default=0.1
+        Learning rate, in (0, 1].
+    bonus : float, default=0.001
+        Scale c of the exploration bonus c sqrt(H / n) of an action that was tried n times.
+    v_max : float, default=1.0
+        Largest possible return of an episode. Q starts there and never exceeds it.
+
+    References
+    ----------
+    Chi Jin, Zeyuan Allen-Zhu, Sebastien Bubeck and Michael I. Jordan. Is Q-learning Provably
+    Efficient? NeurIPS 2018.
 
     Examples
     --------
@@ -72,9 +83,9 @@ class OracleQ(Learner):
     v_max: float = 1.0
 
     def __post_init__(self) -> None:
-        require(self, "lr", 1e-12, 1.0)
-        require(self, "bonus", 0.0, math.inf)
-        require(self, "v_max", -math.inf, math.inf)
+        check_range(self, "lr", 1e-12, 1.0)
+        check_range(self, "bonus", 0.0, math.inf)
+        check_range(self, "v_max", -math.inf, math.inf)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         return Tables(

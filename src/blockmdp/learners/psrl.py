@@ -1,8 +1,11 @@
-"""PSRL: posterior sampling (Strens 2000; Osband, Russo, Van Roy 2013): plan in a model drawn from
-the posterior, follow the plan for an episode, draw again.
+"""PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband et al. 2013).
 
-Next states have a Dirichlet posterior, rewards in [0, v_max] a beta one. The prior on next states
-is that of a state never seen: it lies outside of those counted, and there an optimum is assumed.
+After each episode, `plan` draws a model from the posterior and solves it. The learner follows the
+optimal policy of this model in the next episode.
+
+Rewards in [0, v_max] have a beta posterior. Next states have a Dirichlet posterior: one count for
+each transition seen, and a prior mass on a state never seen before, which is worth `v_max`. Actions
+that were never tried are worth `v_max` too.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, require
+from blockmdp.learners.base import Learner, best_action, check_range
 from blockmdp.loop import learn
 from blockmdp.rng import child, gamma
 
@@ -23,15 +26,17 @@ __all__ = ["PSRL"]
 
 
 class Tables(NamedTuple):
-    q: NDArray[np.float64]  # (H, S, A), of the model drawn last
-    v: NDArray[np.float64]  # (H + 1, S), that of level H is 0
-    n: NDArray[np.int32]  # (H, S, A), visits
-    m: NDArray[np.int32]  # (H, S, A, S), transitions; a visit that ended the episode has none
+    """Tables of `PSRL`."""
+
+    q: NDArray[np.float64]  # (H, S, A), in the model drawn last
+    v: NDArray[np.float64]  # (H + 1, S), 0 at level H
+    n: NDArray[np.int32]  # (H, S, A), number of visits
+    m: NDArray[np.int32]  # (H, S, A, S), number of transitions; none if a visit ended the episode
     r: NDArray[np.float64]  # (H, S, A), sum of rewards
-    order: NDArray[np.int32]  # (H, S), as which state of its level it was met; -1 if never
-    met: NDArray[np.int32]  # (H,), how many were
-    unseen: float  # mass of the prior on next states never seen
-    wins: float  # and of that on rewards
+    order: NDArray[np.int32]  # (H, S), 0 for the first state met at a level, ...; -1 if never met
+    met: NDArray[np.int32]  # (H,), number of states met
+    unseen: float  # prior mass of next states never seen
+    wins: float  # prior of rewards
     losses: float
     v_max: float
 
@@ -54,7 +59,7 @@ def update(tables, h, s, a, r, s_next):
 
 @inlined
 def draw_value(tables, h, s, a, key):
-    """The value of an action in a model drawn from the posterior, given those of the next level."""
+    """Draw the value of an action from the posterior, given the values of the next level."""
     H, S, _ = tables.q.shape
     n = tables.n[h, s, a]
     paid = tables.r[h, s, a] / tables.v_max if tables.v_max > 0.0 else 0.0
@@ -87,30 +92,42 @@ def plan(tables, k, key):
             if tables.order[h, s] < 0:
                 continue
             best = -math.inf
-            # by its place in the order, since engines may call a state by another number
-            of_state = np.uint64(child(np.uint64(child(key, h)), tables.order[h, s]))
+            # by the order of first visits: engines may number observations differently
+            state_key = np.uint64(child(np.uint64(child(key, h)), tables.order[h, s]))
             for a in range(A):
                 if tables.n[h, s, a] > 0:
-                    of_it = np.uint64(child(of_state, a))
-                    tables.q[h, s, a] = draw_value(tables, h, s, a, of_it)
+                    action_key = np.uint64(child(state_key, a))
+                    tables.q[h, s, a] = draw_value(tables, h, s, a, action_key)
                 best = max(best, tables.q[h, s, a])
             tables.v[h, s] = best
 
 
 @jit
-def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    return learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns)
+def loop(tables, dynamics, tape, episodes, k, returns):
+    return learn(act, update, plan, tables, dynamics, tape, episodes, k, returns)
 
 
 @dataclass(frozen=True)
 class PSRL(Learner):
-    """Posterior sampling: acts by the optimal policy of a model drawn anew for each episode.
+    """Posterior sampling: follow the optimal policy of a model drawn from the posterior.
 
     Parameters
     ----------
-    unseen : mass of the prior on next states never seen, which are worth `v_max`.
-    wins, losses : of the beta prior on rewards.
-    v_max : the largest return of an episode.
+    unseen : float, default=0.01
+        Prior mass of next states never seen, which are worth `v_max`.
+    wins : float, default=0.1
+        First parameter of the beta prior of rewards.
+    losses : float, default=0.1
+        Second parameter of the beta prior of rewards.
+    v_max : float, default=1.0
+        Largest possible return of an episode.
+
+    References
+    ----------
+    Malcolm Strens. A Bayesian Framework for Reinforcement Learning. ICML 2000.
+
+    Ian Osband, Daniel Russo and Benjamin Van Roy. (More) Efficient Reinforcement Learning via
+    Posterior Sampling. NeurIPS 2013.
 
     Examples
     --------
@@ -126,8 +143,8 @@ class PSRL(Learner):
 
     def __post_init__(self) -> None:
         for field in ("unseen", "wins", "losses"):
-            require(self, field, 1e-6, 1e6)
-        require(self, "v_max", -1e300, 1e300)
+            check_range(self, field, 1e-6, 1e6)
+        check_range(self, "v_max", -1e300, 1e300)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))
@@ -147,7 +164,7 @@ class PSRL(Learner):
         )
 
     def policy(self, tables: Tables) -> NDArray[np.float64]:
-        """Optimal in the model of the counts, where what was never tried is worth nothing."""
+        # optimal in the mean model, in which untried actions are worth 0
         n = np.maximum(tables.n, 1)
         q, v = tables.r / n, np.zeros(tables.q.shape[1])
         for h in reversed(range(len(q))):

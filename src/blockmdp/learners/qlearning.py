@@ -1,5 +1,6 @@
-"""QLearning: tabular Q-learning (Watkins 1989) with epsilon-greedy exploration, the baseline of
-Feng et al. 2020.
+"""QLearning: Q-learning (Watkins 1989) with epsilon-greedy exploration.
+
+It is a baseline in the experiments of Feng et al. (2020).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action_at, best_value, require
+from blockmdp.learners.base import Learner, best_action_at, best_value, check_range
 from blockmdp.loop import learn, no_plan
 from blockmdp.rng import uniform
 
@@ -19,9 +20,11 @@ __all__ = ["QLearning"]
 
 
 class Tables(NamedTuple):
+    """Tables of `QLearning`."""
+
     q: NDArray[np.float64]  # (H, S, A)
     alpha: float
-    decay: float  # how much epsilon falls an episode
+    decay: float  # decrease of epsilon per episode
     final: float
 
 
@@ -31,7 +34,7 @@ def act(tables, k, h, s, key):
     A = tables.q.shape[2]
     u = uniform(key, 0)
     if u < epsilon:
-        return min(int(u / epsilon * A), A - 1)  # given u < epsilon, u / epsilon is uniform again
+        return min(int(u / epsilon * A), A - 1)  # u / epsilon is uniform on [0, 1)
     return best_action_at(tables.q, h, s, u, epsilon)
 
 
@@ -42,22 +45,29 @@ def update(tables, h, s, a, r, s_next):
 
 
 @jit
-def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    return learn(
-        act, update, no_plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns
-    )
+def loop(tables, dynamics, tape, episodes, k, returns):
+    return learn(act, update, no_plan, tables, dynamics, tape, episodes, k, returns)
 
 
 @dataclass(frozen=True)
 class QLearning(Learner):
-    """Q-learning from zero, exploring at random with probability epsilon.
+    """Q-learning with epsilon-greedy exploration.
+
+    Q starts at 0. With probability epsilon the learner chooses a random action.
 
     Parameters
     ----------
-    lr : learning rate, in (0, 1].
-    exploration : the fraction of the episodes over which epsilon falls linearly from 1 to
-        `final_epsilon`.
-    final_epsilon : epsilon from then on.
+    lr : float, default=0.1
+        Learning rate, in (0, 1].
+    exploration : float, default=0.001
+        Fraction of the episodes during which epsilon falls linearly from 1 to `final_epsilon`.
+    final_epsilon : float, default=0.01
+        Epsilon after that.
+
+    References
+    ----------
+    Christopher J. C. H. Watkins. Learning from Delayed Rewards. PhD thesis, King's College,
+    Cambridge, 1989.
 
     Examples
     --------
@@ -70,9 +80,9 @@ class QLearning(Learner):
     final_epsilon: float = 0.01
 
     def __post_init__(self) -> None:
-        require(self, "lr", 1e-12, 1.0)
-        require(self, "exploration", 0.0, 1.0)
-        require(self, "final_epsilon", 0.0, 1.0)
+        check_range(self, "lr", 1e-12, 1.0)
+        check_range(self, "exploration", 0.0, 1.0)
+        check_range(self, "final_epsilon", 0.0, 1.0)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         span = max(self.exploration * episodes, 1.0)

@@ -1,10 +1,12 @@
-"""UCBVI: optimistic value iteration on an estimated model (Azar, Osband, Munos 2017), with a bonus
-that is small in practice.
+"""UCBVI: optimistic value iteration on an estimated model (Azar, Osband and Munos 2017).
 
-Their bonus is 7 H L / sqrt(n). Here it is c / sqrt(n), and what was never tried is worth `v_max`:
-with c = 0 this is R-MAX (Brafman and Tennenholtz 2002) that believes a first visit and goes on
-counting. Only what can have changed is planned anew: the entries visited since the last time, and
-those from which a state is reached whose value has changed.
+`update` adds a step to the data and `plan` computes the optimistic values of their Algorithm 2. The
+differences: transitions and rewards are estimated separately for each level, the bonus is
+c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced to decrease over time. With c = 0
+this is R-MAX (Brafman and Tennenholtz 2002) with every action known after one visit.
+
+`plan` computes only entries that can have changed: those visited since the last planning, and those
+that lead to a state whose value has changed. The result is the same.
 """
 
 from __future__ import annotations
@@ -17,20 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, require
+from blockmdp.learners.base import Learner, best_action, check_range
 from blockmdp.loop import learn
 
 __all__ = ["UCBVI"]
 
 
 class Tables(NamedTuple):
+    """Tables of `UCBVI`."""
+
     q: NDArray[np.float64]  # (H, S, A)
-    v: NDArray[np.float64]  # (H + 1, S), that of level H is 0
-    n: NDArray[np.int32]  # (H, S, A), visits
-    m: NDArray[np.int32]  # (H, S, A, S), transitions; a visit that ended the episode has none
+    v: NDArray[np.float64]  # (H + 1, S), 0 at level H
+    n: NDArray[np.int32]  # (H, S, A), number of visits
+    m: NDArray[np.int32]  # (H, S, A, S), number of transitions; none if a visit ended the episode
     r: NDArray[np.float64]  # (H, S, A), sum of rewards
-    due: NDArray[np.bool_]  # (H, S, A), visited since the last planning
-    changed: NDArray[np.bool_]  # (2, S), scratch: whose value has changed, at this level and below
+    due: NDArray[np.bool_]  # (H, S, A), whether visited since the last planning
+    changed: NDArray[np.bool_]  # (2, S), working memory of `plan`: whether values have changed
     c: float
     v_max: float
 
@@ -51,7 +55,7 @@ def update(tables, h, s, a, r, s_next):
 
 @inlined
 def backup(tables, h, s, a):
-    """The optimistic value of an action, from the counts and the values of the next level."""
+    """Return the optimistic value of an action, given the values of the next level."""
     n = tables.n[h, s, a]
     if n == 0:
         return tables.v_max
@@ -95,18 +99,29 @@ def plan(tables, k, key):
 
 
 @jit
-def loop(tables, dynamics, tape, env_key, agent_key, offset, k, returns):
-    return learn(act, update, plan, tables, dynamics, tape, env_key, agent_key, offset, k, returns)
+def loop(tables, dynamics, tape, episodes, k, returns):
+    return learn(act, update, plan, tables, dynamics, tape, episodes, k, returns)
 
 
 @dataclass(frozen=True)
 class UCBVI(Learner):
-    """Optimistic value iteration on the model that the counts make.
+    """Optimistic value iteration on the estimated model.
 
     Parameters
     ----------
-    bonus : c in the exploration bonus c / sqrt(n); 0 believes what it has seen once.
-    v_max : the largest return of an episode; what was never tried is worth it.
+    bonus : float, default=0.1
+        Scale c of the exploration bonus c / sqrt(n) of an action that was tried n times. With 0 the
+        learner trusts what it has seen once, which is best if the problem is deterministic.
+    v_max : float, default=1.0
+        Largest possible return of an episode; the value of actions that were never tried.
+
+    References
+    ----------
+    Mohammad Gheshlaghi Azar, Ian Osband and Remi Munos. Minimax Regret Bounds for Reinforcement
+    Learning. ICML 2017.
+
+    Ronen I. Brafman and Moshe Tennenholtz. R-MAX: A General Polynomial Time Algorithm for
+    Near-Optimal Reinforcement Learning. JMLR 2002.
 
     Examples
     --------
@@ -119,8 +134,8 @@ class UCBVI(Learner):
     v_max: float = 1.0
 
     def __post_init__(self) -> None:
-        require(self, "bonus", 0.0, math.inf)
-        require(self, "v_max", -1e300, 1e300)
+        check_range(self, "bonus", 0.0, math.inf)
+        check_range(self, "v_max", -1e300, 1e300)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))

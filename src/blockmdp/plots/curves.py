@@ -28,7 +28,7 @@ _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 class Curve:
     """Mean and standard deviation of a quantity over runs.
 
-    Attributes
+    Parameters
     ----------
     label : str
         Name in the legend.
@@ -50,7 +50,7 @@ class Curve:
 class Points:
     """Median and quartiles of a quantity over runs, at a few values of a parameter.
 
-    Attributes
+    Parameters
     ----------
     label : str
         Name in the legend.
@@ -75,7 +75,7 @@ class Points:
 class Panel:
     """One panel of a figure.
 
-    Attributes
+    Parameters
     ----------
     title : str
         Title of the panel.
@@ -211,7 +211,7 @@ def _grid(
     widest = 0.6 + 0.075 * max(map(len, entries), default=1)  # an entry of the legend, in inches
     width = max(0.4 + 2.2 * columns, 0.2 + widest)
     in_a_row = max(min(len(entries), int(width / widest)), 1)
-    titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.07)) for panel in panels]
+    titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.085)) for panel in panels]
     lines = max((title.count("\n") for title in titles), default=0)
     height = 0.5 + 0.2 * -(-len(entries) // in_a_row) + (1.6 + 0.15 * lines) * rows
     with style():

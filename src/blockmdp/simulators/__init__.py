@@ -1,8 +1,8 @@
-"""Where trajectories come from. Every one that any agent draws is drawn, and counted, here.
+"""Simulators, which draw all trajectories that agents see, and count them.
 
-The simulators have one face: `BlockSimulator` runs a `BlockMDP` in compiled (or interpreted) loops,
-`GymSimulator` steps through any Gymnasium environment, `VectorSimulator` through copies of one. For
-a `BlockMDP` the first two give the same numbers, bit for bit.
+All simulators have the same interface. `BlockSimulator` runs a `BlockMDP` in compiled or
+interpreted loops. `GymSimulator` steps through any Gymnasium environment, and `VectorSimulator`
+through many copies of one. For a `BlockMDP`, the first two give the same results, bit for bit.
 """
 
 from __future__ import annotations
@@ -37,15 +37,34 @@ Problem = BlockMDP | gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any] | s
 def make_simulator(
     problem: Problem, seed: int = 0, *, engine: Engine = "auto", horizon: int | None = None
 ) -> Simulator:
-    """The simulator of a problem: a BlockMDP, a Gymnasium environment (also a vector of them) or
-    an environment's id.
+    """Make the simulator of a problem.
 
     Parameters
     ----------
-    engine : "auto" runs every BlockMDP in compiled loops, also one that comes as a Gymnasium
-        environment, and steps through anything else. "compiled", "interpreted" and "stepwise"
-        insist on one way.
-    horizon : the longest episode; only where a Gymnasium environment does not say so itself.
+    problem : BlockMDP, gymnasium.Env, gymnasium.vector.VectorEnv or str
+        A Block MDP, a Gymnasium environment, a vector of them, or the id of an environment.
+    seed : int, default=0
+        Seed of the environment and of all choices.
+    engine : {"auto", "compiled", "interpreted", "stepwise"}, default="auto"
+        "auto" runs every Block MDP in compiled loops, also if it is given as a Gymnasium
+        environment, and steps through any other environment. The other values force one way.
+    horizon : int or None, default=None
+        Longest episode, for a Gymnasium environment that does not state it.
+
+    Returns
+    -------
+    Simulator
+        The simulator.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=3)
+    >>> simulator = make_simulator(m, seed=0)
+    >>> simulator.rollout([bm.Policy(m.optimal_policy())], 5, "test").actions.shape
+    (5, 3)
+    >>> simulator.ledger
+    Counter({'test': 5})
     """
     if engine not in ("auto", "compiled", "interpreted", "stepwise"):
         raise ValueError(
@@ -57,7 +76,9 @@ def make_simulator(
         problem = gym.make(problem)
     if isinstance(problem, gym.vector.VectorEnv):
         if engine not in ("auto", "stepwise"):
-            raise ValueError(f"engine={engine!r} needs a BlockMDP, and {problem} is a vector env")
+            raise ValueError(
+                f"engine={engine!r} needs a BlockMDP, but {problem} is a vector environment"
+            )
         return VectorSimulator(problem, seed, horizon)
     if isinstance(problem, BlockMDP):
         mdp: BlockMDP | None = problem
@@ -65,14 +86,13 @@ def make_simulator(
         mdp = mdp_of(problem)
     else:
         raise TypeError(
-            f"a problem is a BlockMDP, a Gymnasium environment or an environment's id, got "
-            f"{problem!r}"
+            f"problem must be a BlockMDP, a Gymnasium environment or the id of one, got {problem!r}"
         )
     if mdp is not None and horizon not in (None, mdp.horizon):
-        raise ValueError(f"{mdp} has the horizon {mdp.horizon}; it cannot be given another")
+        raise ValueError(f"horizon must be None or {mdp.horizon}, that of {mdp}, got {horizon}")
     if mdp is None or engine == "stepwise":
         if engine in ("compiled", "interpreted"):
-            raise ValueError(f"engine={engine!r} needs a BlockMDP, and {problem} hides none")
+            raise ValueError(f"engine={engine!r} needs a BlockMDP, but {problem} has none")
         env = BlockMDPEnv(problem) if isinstance(problem, BlockMDP) else problem
         return GymSimulator(env, seed, horizon)
     return BlockSimulator(mdp, seed, compiled=engine != "interpreted")

@@ -1,6 +1,4 @@
-"""The base class of simulators: they draw trajectories, for learners or by policies, and count
-them.
-"""
+"""The base class of simulators, which draw trajectories and count them."""
 
 from __future__ import annotations
 
@@ -11,23 +9,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
 from blockmdp.checks import warn
-from blockmdp.decoders import Decoder
+from blockmdp.decoders import Decoder, decode_mixture
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 from blockmdp.trajectories import Observations, Trajectories
 
-__all__ = ["LearnerRun", "Simulator", "check_reward"]
+__all__ = [
+    "LearnerRun",
+    "Simulator",
+    "check_observations",
+    "check_reward",
+    "decode_rows",
+    "latent_states",
+]
 
 
 @dataclass
 class LearnerRun:
-    """A learner at work.
+    """A run of a learner: its tables, its returns so far and its key.
 
     Attributes
     ----------
@@ -54,7 +60,12 @@ class LearnerRun:
 
 
 class Simulator(ABC):
-    """Draws trajectories from a problem and counts them by kind.
+    """Base class of simulators: draws trajectories from a problem and counts them by kind.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the environment and of all choices, from 0 to 2**63 - 1.
 
     Attributes
     ----------
@@ -88,7 +99,20 @@ class Simulator(ABC):
         return self.ledger.total()
 
     def start(self, learner: Learner, episodes: int) -> LearnerRun:
-        """Make fresh tables for a run of that many episodes."""
+        """Start a run of a learner, with fresh tables.
+
+        Parameters
+        ----------
+        learner : Learner
+            The learner.
+        episodes : int
+            Number of episodes of the run.
+
+        Returns
+        -------
+        LearnerRun
+            The run, before its first episode.
+        """
         self._check_scale(learner)
         S = self.mdp.n_states if self.mdp else 1
         tables = learner.tables(self.horizon, S, self.n_actions, episodes)
@@ -97,7 +121,7 @@ class Simulator(ABC):
         return LearnerRun(learner, tables, np.zeros(episodes), S, key)
 
     def _check_scale(self, learner: Learner) -> None:
-        """Warn if an optimistic learner expects less than the problem can pay."""
+        """Warn if `v_max` of a learner is smaller than the optimal value."""
         v_max = getattr(learner, "v_max", None)
         if v_max is None or self.mdp is None:
             return
@@ -118,55 +142,165 @@ class Simulator(ABC):
         *,
         record: bool = False,
     ) -> Observations | None:
-        """Run n more learning episodes (all that remain if None).
+        """Run learning episodes.
 
-        The learner sees the decoder's labels, or the latent states if there is no decoder. With
-        `record`, return the observations that were met.
+        Parameters
+        ----------
+        run : LearnerRun
+            Run to continue; its tables and returns are changed in place.
+        decoder : Decoder or None
+            Maps observations to the labels that the learner sees. None shows the latent states.
+        n : int or None, default=None
+            Number of episodes. None runs all that remain.
+        record : bool, default=False
+            Whether to return the observations.
+
+        Returns
+        -------
+        Observations or None
+            All observations of these episodes, in any order, if `record` is set.
         """
 
     @abstractmethod
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
-        """Draw n trajectories, each by one of the policies, drawn uniformly; count them as
-        `kind`.
+        """Draw trajectories of policies.
+
+        Parameters
+        ----------
+        policies : sequence of Policy
+            Policies to follow. Each trajectory follows one of them, drawn uniformly. A policy
+            without a decoder acts on latent states.
+        n : int
+            Number of trajectories.
+        kind : str
+            What the trajectories are for; `ledger` counts them under this name.
+        keep_x : bool, default=True
+            Whether to keep the observations.
+
+        Returns
+        -------
+        Trajectories
+            The n trajectories.
         """
 
     def _mixture(self, policies: Sequence[Policy], n: int) -> NDArray[np.int64]:
-        """Return which policy each of the next n trajectories follows, (n,)."""
+        """Draw which policy each of the next n trajectories follows, (n,)."""
         if len(policies) == 1:
             return np.zeros(n, np.int64)
         keys = rng.children(self._mixture_key, self.episodes, n)
         return (rng.uniforms(keys, 1)[:, 0] * len(policies)).astype(np.int64)
 
     def grow(self, run: LearnerRun, labels: int) -> None:
-        """Make room for more labels in the tables, and keep what they hold."""
+        """Enlarge the tables for more labels, and keep what was learnt.
+
+        Parameters
+        ----------
+        run : LearnerRun
+            Run whose tables grow, if they are too small.
+        labels : int
+            Number of labels.
+        """
         if self._reserve(run, labels):
             run.tables = run.learner.grow(run.tables, *self._table_sizes(run))
 
     def restart(self, run: LearnerRun, labels: int) -> None:
-        """Replace the tables by fresh ones with room for that many labels."""
+        """Replace the tables by fresh ones.
+
+        Parameters
+        ----------
+        run : LearnerRun
+            Run whose tables are replaced.
+        labels : int
+            Number of labels that the new tables must hold.
+        """
         self._reserve(run, labels)
         run.tables = run.learner.tables(*self._table_sizes(run))
 
     def _reserve(self, run: LearnerRun, labels: int) -> bool:
+        """Plan for at least `labels` labels; return whether the tables are too small."""
         if labels <= run.n_labels:
             return False
-        episodes = len(run.returns)  # each shows a level one observation, so few more are met
+        episodes = len(run.returns)  # a level shows one observation in each episode
         run.n_labels = max(labels, min(2 * run.n_labels, episodes + episodes // 4))
         return True
 
     def _table_sizes(self, run: LearnerRun) -> tuple[int, int, int, int]:
+        """Return the arguments of `Learner.tables`."""
         return self.horizon, run.n_labels, self.n_actions, len(run.returns)
+
+
+def decode_rows(
+    policies: Sequence[Policy],
+    which: NDArray[np.int64],
+    level: int,
+    x: NDArray[Any],
+    latent: NDArray[np.int64] | None,
+) -> NDArray[np.int64]:
+    """Label the observations of n trajectories at a level.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+        Policies; those without a decoder take the latent states as labels.
+    which : ndarray of shape (n,)
+        Policy that each trajectory follows.
+    level : int
+        Level of the observations.
+    x : ndarray of shape (n, ...)
+        Observations.
+    latent : ndarray of shape (n,) or None
+        Latent states; None if they are not known.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Labels.
+    """
+    decoders = [policy.decoder for policy in policies if policy.decoder is not None]
+    if len(decoders) == len(policies):
+        return np.asarray(decode_mixture(decoders, which, level, x), np.int64)
+    if latent is None:
+        raise ValueError(
+            "a policy without a decoder acts on latent states, but the environment does not report "
+            "them: info has no 'latent_state'"
+        )
+    labels = np.array(latent, np.int64)
+    for i, policy in enumerate(policies):
+        rows = np.flatnonzero(which == i)
+        if policy.decoder is not None:
+            labels[rows] = policy.decoder.decode(np.full(len(rows), level), x[rows])
+    return labels
+
+
+def latent_states(info: dict[str, Any], env: Any) -> Any:
+    """Return the latent states that an environment reports; raise ValueError if there are none."""
+    if "latent_state" not in info:
+        raise ValueError(
+            f"{env} does not report its latent state: info has no 'latent_state'. Learn from "
+            "observations instead"
+        )
+    return info["latent_state"]
+
+
+def check_observations(space: gym.Space[Any], env: Any) -> None:
+    """Raise ValueError for observations that are not arrays, which no decoder can read."""
+    if space.shape is None:
+        raise ValueError(
+            f"observations of {env} are a {type(space).__name__}, not an array: wrap it with "
+            "gymnasium.wrappers.FlattenObservation, or with a wrapper that selects one array"
+        )
 
 
 def check_reward(r: Any, env: Any) -> None:
     """Raise ValueError for a reward that is not a finite number."""
     if not math.isfinite(r):
-        raise ValueError(f"{env} paid a reward of {r}: rewards must be finite numbers")
+        raise ValueError(f"rewards must be finite, but {env} returned {r}")
 
 
 def _check_seed(seed: int) -> int:
+    """Return the seed as an int; raise ValueError if it is not one from 0 to 2**63 - 1."""
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r}")
     return int(seed)

@@ -1,4 +1,4 @@
-"""A BlockMDP in compiled loops, or in the same loops interpreted."""
+"""The simulator of Block MDPs, in compiled loops or in the same loops interpreted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.decoders import Decoder, decode_mixture
+from blockmdp.decoders import Decoder
 from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
-from blockmdp.loop import learn
+from blockmdp.loop import Episodes, learn
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy, with_labels
-from blockmdp.simulators.base import LearnerRun, Simulator
+from blockmdp.simulators.base import LearnerRun, Simulator, decode_rows
 from blockmdp.simulators.rollout import advance, choose, start
 from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes
 from blockmdp.trajectories import Observations, Trajectories
@@ -24,8 +24,16 @@ __all__ = ["BlockSimulator"]
 
 
 class BlockSimulator(Simulator):
-    """A BlockMDP in compiled loops; interpreted ones where asked, or where the learner is plain
-    Python.
+    """Simulates a BlockMDP in compiled loops.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        The problem.
+    seed : int
+        Seed of the environment and of all choices.
+    compiled : bool, default=True
+        Whether to compile the episode loop. Learners in plain Python are always interpreted.
     """
 
     mdp: BlockMDP
@@ -38,7 +46,7 @@ class BlockSimulator(Simulator):
         self._world_key = streams.world(seed)
         kind = EpisodeTapes if mdp.emission.per_episode else Tapes
         self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
-        self._counts_visits = True  # not in episodes on latent states, which show no observation
+        self._counts_visits = True  # episodes on latent states do not
 
     def learn(
         self,
@@ -56,19 +64,11 @@ class BlockSimulator(Simulator):
             tape = SHOW_LATENT if decoder is None else self._tapes.refill(decoder, stop - run.k)
             if decoder is not None:
                 self.grow(run, decoder.n_labels)
-            k = loop(
-                run.tables,
-                self.mdp.dynamics,
-                tape,
-                self._world_key,
-                run.key,
-                self.episodes - run.k,
-                run.k,
-                run.returns[:stop],
-            )
+            episodes = Episodes(self._world_key, run.key, offset=self.episodes - run.k)
+            k = loop(run.tables, self.mdp.dynamics, tape, episodes, run.k, run.returns[:stop])
             self.ledger["learn"] += k - run.k
             run.k = k
-            if record and self.mdp.emission.per_episode:  # one at a time
+            if record and self.mdp.emission.per_episode:  # `replay` takes one episode
                 seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
                 visits = self._tapes.visits.copy()
         if not record:
@@ -95,7 +95,7 @@ class BlockSimulator(Simulator):
             if keep_x:
                 x[:, h] = xh
             if h < H:
-                labels = decode_mixture([p.decoder for p in policies], which, h, xh)
+                labels = decode_rows(policies, which, h, xh, latent=s)
                 a = choose(_stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h)
                 actions[:, h] = a
                 s, rewards[:, h] = advance(model, h, s, a, e)
@@ -103,14 +103,18 @@ class BlockSimulator(Simulator):
         return Trajectories(x, actions, rewards, np.full(n, H))
 
     def _use_observations(self, used: bool) -> None:
-        """Refuse to show observations once visits were not counted: the tapes depend on them."""
+        """Raise ValueError for observations after episodes on latent states.
+
+        Such episodes do not count visits, and the next observation depends on this count.
+        """
         if used and not self._counts_visits:
             raise ValueError(
-                "this simulator has run episodes on latent states: make a new one to use a decoder"
+                "this simulator has run episodes on latent states: make a new one for observations"
             )
         self._counts_visits = used
 
     def _loop(self, learner: Learner) -> Any:
+        """Return the episode loop for a learner; see `blockmdp.loop.learn` for its arguments."""
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
         loop: Any = learn
         if not (self._compiled and learner.is_compiled()):
@@ -121,6 +125,6 @@ class BlockSimulator(Simulator):
 
 
 def _stack(policies: Sequence[Policy], h: int, labels: int) -> NDArray[np.float64]:
-    """The policies' probabilities at level h, (P, L, A), with room for so many labels."""
+    """Return the probabilities of all policies at level h, (policies, at least labels, A)."""
     L = max(labels, *(p.pi.shape[1] for p in policies)) if policies else labels
     return np.stack([with_labels(p.pi[h], L) for p in policies])

@@ -1,11 +1,12 @@
-"""Many trajectories of given policies at once, level by level.
+"""Compiled loops that draw many trajectories of fixed policies at once, level by level.
 
-The random numbers of each trajectory are those of `blockmdp.loop`.
+The random numbers of an episode are the same as in `blockmdp.loop`.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp.dynamics import first_state, next_state, sample_reward
 from blockmdp.jit import jit
@@ -13,10 +14,14 @@ from blockmdp.rng import step, uniform
 
 __all__ = ["advance", "choose", "choose_one", "start"]
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
 
 @jit
-def start(initial, e):
-    """First states (n,) of the episodes with the keys e (n,)."""
+def start(initial: Floats, e: Keys) -> Integers:
+    """Draw the initial states (n,) of the episodes with the keys e (n,)."""
     s = np.empty(len(e), np.int64)
     for i in range(len(e)):
         s[i] = first_state(initial, e[i])
@@ -24,8 +29,11 @@ def start(initial, e):
 
 
 @jit
-def choose_one(pi, label, c, h):
-    """An action from the probabilities pi[label] (A,), drawn for step h with the key c."""
+def choose_one(pi: Floats, label: int, c: np.uint64, h: int) -> int:
+    """Draw an action for step h from the probabilities pi[label].
+
+    pi: (labels, A). c: key of the choices of the episode.
+    """
     u = uniform(np.uint64(step(c, h)), 0)
     total = 0.0
     action = 0
@@ -37,10 +45,10 @@ def choose_one(pi, label, c, h):
 
 
 @jit
-def choose(pi, which, labels, c, h):
-    """Actions (n,): trajectory i follows pi[which[i]] where it sees labels[i].
+def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> Integers:
+    """Draw an action (n,) for each trajectory; trajectory i follows the policy pi[which[i]].
 
-    pi: (P, L, A). which, labels, c (keys): (n,).
+    pi: (policies, labels, A). which, labels, c: (n,).
     """
     a = np.empty(len(labels), np.int64)
     for i in range(len(labels)):
@@ -49,8 +57,11 @@ def choose(pi, which, labels, c, h):
 
 
 @jit
-def advance(model, h, s, a, e):
-    """Next states and rewards, (n,) each, of the states s and actions a in the episodes e."""
+def advance(model: Floats, h: int, s: Integers, a: Integers, e: Keys) -> tuple[Integers, Floats]:
+    """Draw the next states (n,) and the rewards (n,) of step h.
+
+    model: (H, S, A, S, 3), see `blockmdp.dynamics`. s, a, e: (n,).
+    """
     t = np.empty(len(s), np.int64)
     r = np.empty(len(s))
     for i in range(len(s)):

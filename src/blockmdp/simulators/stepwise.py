@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, one step at a time."""
+"""The simulator of Gymnasium environments, one step at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.loop import choice_key
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy, with_labels
-from blockmdp.simulators.base import LearnerRun, Simulator, check_reward
+from blockmdp.simulators.base import (
+    LearnerRun,
+    Simulator,
+    check_observations,
+    check_reward,
+    latent_states,
+)
 from blockmdp.simulators.rollout import choose_one
 from blockmdp.trajectories import Observations, Trajectories
 
@@ -23,14 +29,24 @@ __all__ = ["GymSimulator"]
 
 
 class GymSimulator(Simulator):
-    """Any Gymnasium environment with discrete actions and a bounded episode, one step at a time."""
+    """Steps through a Gymnasium environment with discrete actions and bounded episodes.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment.
+    seed : int
+        Seed of the first reset and of all choices.
+    horizon : int or None, default=None
+        Longest episode. None takes it from the environment.
+    """
 
     def __init__(self, env: gym.Env[Any, Any], seed: int, horizon: int | None = None) -> None:
         super().__init__(seed)
         self.env = env
         self.mdp = mdp_of(env)
         if not isinstance(env.action_space, gym.spaces.Discrete):
-            raise ValueError(f"{env} has the actions {env.action_space}; Discrete ones are needed")
+            raise ValueError(f"actions of {env} must be Discrete, got {env.action_space}")
         self.n_actions = int(env.action_space.n)
         self.horizon = horizon or _horizon_of(env, self.mdp)
         self.observation_shape = tuple(env.observation_space.shape or ())
@@ -45,6 +61,8 @@ class GymSimulator(Simulator):
         *,
         record: bool = False,
     ) -> Observations | None:
+        if decoder is not None:
+            check_observations(self.env.observation_space, self.env)
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         learner, seen = run.learner, _Seen()
         while run.k < stop:
@@ -73,6 +91,7 @@ class GymSimulator(Simulator):
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
+        check_observations(self.env.observation_space, self.env)
         H = self.horizon
         which = self._mixture(policies, n)
         c = rng.children(self._policy_key, self.episodes, n)
@@ -82,15 +101,15 @@ class GymSimulator(Simulator):
         lengths = np.zeros(n, np.int64)
         for i in range(n):
             policy = policies[which[i]]
-            xh, _ = self._reset()
+            xh, info = self._reset()
             rows, h, done = [np.array(xh)], 0, False
             while not done:
                 self._check_level(h)
-                label = int(policy.decoder.decode(np.array([h]), np.asarray(xh)[None])[0])
+                label = self._decode(policy.decoder, h, xh, info)
                 pi = with_labels(policy.pi[h], label + 1)
                 actions[i, h] = choose_one(pi, label, c[i], h)
-                xh, rewards[i, h], done, _, _ = self._step(h, int(actions[i, h]))
-                rows.append(np.array(xh))  # a copy: some environments use one array again
+                xh, rewards[i, h], done, _, info = self._step(h, int(actions[i, h]))
+                rows.append(np.array(xh))  # a copy: some environments reuse one array
                 h += 1
             lengths[i] = h
             if keep_x:
@@ -101,20 +120,22 @@ class GymSimulator(Simulator):
         return Trajectories(np.array(x).reshape(shape), actions, rewards, lengths)
 
     def _step(self, h: int, a: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Observation, reward, whether the episode is over, whether early, info."""
+        """Take action a; return observation, reward, whether the episode is over, early, info."""
         x, r, terminated, truncated, info = self.env.step(a + self._first_action)
         check_reward(r, self.env)
         early = bool(terminated) and h + 1 < self.horizon
         return x, float(r), bool(terminated or truncated), early, info
 
     def _check_level(self, h: int) -> None:
+        """Raise ValueError if an episode is longer than the horizon."""
         if h == self.horizon:
             raise ValueError(
-                f"an episode of {self.env} did not end after {h} steps: give fit a larger horizon, "
-                "or wrap the environment in gymnasium.wrappers.TimeLimit"
+                f"an episode of {self.env} did not end after {h} steps: set a larger horizon in "
+                "fit, or wrap the environment with gymnasium.wrappers.TimeLimit"
             )
 
     def _reset(self) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; the first one sets the seed."""
         seed = self.seed if self._fresh else None
         self._fresh = False
         return self.env.reset(seed=seed)
@@ -122,22 +143,20 @@ class GymSimulator(Simulator):
     def _label(
         self, run: LearnerRun, decoder: Decoder | None, level: int, x: Any, info: dict[str, Any]
     ) -> int:
-        if decoder is None:
-            if "latent_state" not in info:
-                raise ValueError(
-                    f"{self.env} does not tell its latent state (info has no 'latent_state'); "
-                    "learn on='observation'"
-                )
-            label = int(info["latent_state"])
-            self.grow(run, label + 1)
-        else:
-            label = int(decoder.decode(np.array([level]), np.asarray(x)[None])[0])
-            self.grow(run, decoder.n_labels)
+        """Return the label of an observation, and grow the tables if it is new."""
+        label = self._decode(decoder, level, x, info)
+        self.grow(run, label + 1 if decoder is None else decoder.n_labels)
         return label
+
+    def _decode(self, decoder: Decoder | None, level: int, x: Any, info: dict[str, Any]) -> int:
+        """Return the label of an observation; without a decoder, the latent state."""
+        if decoder is not None:
+            return int(decoder.decode(np.array([level]), np.asarray(x)[None])[0])
+        return int(latent_states(info, self.env))
 
 
 class _Seen:
-    """Collects observations one by one."""
+    """A list of observations that grows one by one."""
 
     def __init__(self) -> None:
         self.levels: list[int] = []
@@ -152,20 +171,22 @@ class _Seen:
 
 
 def _horizon_of(env: gym.Env[Any, Any], mdp: BlockMDP | None) -> int:
+    """Return the longest episode of an environment; raise ValueError if it does not state it."""
     if mdp is not None:
         return mdp.horizon
-    if isinstance(env.unwrapped, BlockMDPEnv):  # below a wrapper that changes it
+    if isinstance(env.unwrapped, BlockMDPEnv):  # inside a wrapper that changes it
         return env.unwrapped.mdp.horizon
     horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
     if not horizon:
         raise ValueError(
-            f"{env} does not say how long an episode can be: give fit a horizon, or wrap the "
-            "environment in gymnasium.wrappers.TimeLimit"
+            f"{env} does not state its longest episode: set horizon in fit, or wrap the "
+            "environment with gymnasium.wrappers.TimeLimit"
         )
     return int(horizon)
 
 
 def _time_limit(env: gym.Env[Any, Any]) -> int | None:
+    """Return the smallest limit of the TimeLimit wrappers; None if there are none."""
     limit: int | None = None
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):

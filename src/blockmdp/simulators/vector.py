@@ -1,9 +1,10 @@
-"""Many copies of a Gymnasium environment side by side: each step decodes all their observations at
-once, which is what makes a slow decoder bearable on a black box.
+"""The simulator of vector environments: many copies of a Gymnasium environment, side by side.
 
-Copies run through episodes one after the other, each at its own pace. A learner acts in all of them
-by the tables it has at the moment and learns from each episode as it ends, so with n copies it lags
-up to n - 1 episodes behind; with one copy it is the stepwise loop.
+Each step decodes the observations of all copies at once, so a slow decoder costs less.
+
+The copies run their episodes independently of each other. A learner acts in all copies with its
+current tables, and learns from each episode when it ends. So with n copies it is up to n - 1
+episodes behind. With one copy the result is that of `GymSimulator`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from blockmdp import rng
-from blockmdp.decoders import Decoder, decode_mixture
+from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPVectorEnv
 from blockmdp.loop import choice_key
 from blockmdp.policy import Policy, with_labels
-from blockmdp.simulators.base import LearnerRun, Simulator, check_reward
+from blockmdp.simulators.base import (
+    LearnerRun,
+    Simulator,
+    check_observations,
+    check_reward,
+    decode_rows,
+    latent_states,
+)
 from blockmdp.simulators.rollout import choose_one
 from blockmdp.trajectories import Observations, Trajectories
 
@@ -33,7 +41,7 @@ VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 
 @dataclass
 class _Episode:
-    """An episode under way in one copy."""
+    """An episode that one copy is running; its number is -1 if nobody needs it."""
 
     number: int
     key: np.uint64
@@ -45,13 +53,23 @@ class _Episode:
 
     @property
     def level(self) -> int:
+        """Number of actions so far."""
         return len(self.actions)
 
 
 class VectorSimulator(Simulator):
-    """Any Gymnasium vector environment with discrete actions and bounded episodes.
+    """Steps through a Gymnasium vector environment with discrete actions and bounded episodes.
 
-    Episodes that copies begin when no more are wanted are counted as "unused".
+    A copy starts a new episode even if no more are needed; `ledger` counts it as "unused".
+
+    Parameters
+    ----------
+    envs : gymnasium.vector.VectorEnv
+        The vector environment.
+    seed : int
+        Seed of the first reset and of all choices.
+    horizon : int or None, default=None
+        Longest episode. None takes it from the environment.
     """
 
     def __init__(self, envs: VectorEnv, seed: int, horizon: int | None = None) -> None:
@@ -59,17 +77,17 @@ class VectorSimulator(Simulator):
         self.env, self.mdp = envs, None
         space = envs.single_action_space
         if not isinstance(space, gym.spaces.Discrete):
-            raise ValueError(f"{envs} has the actions {space}; Discrete ones are needed")
+            raise ValueError(f"actions of {envs} must be Discrete, got {space}")
         mode = envs.metadata.get("autoreset_mode")
         if mode is not AutoresetMode.NEXT_STEP:
             raise ValueError(
-                f"{envs} must reset its copies on the step after an episode's end "
-                f"(autoreset_mode=AutoresetMode.NEXT_STEP), not by {mode}"
+                f"{envs} must have autoreset_mode=AutoresetMode.NEXT_STEP, which resets a copy in "
+                f"the step after the end of an episode, got {mode}"
             )
         own = envs.unwrapped.mdp.horizon if isinstance(envs.unwrapped, BlockMDPVectorEnv) else None
         limit = horizon or own or getattr(envs.spec, "max_episode_steps", None)
         if not limit:
-            raise ValueError(f"{envs} does not say how long an episode can be: give fit a horizon")
+            raise ValueError(f"{envs} does not state its longest episode: set horizon in fit")
         self.horizon, self.n_actions = int(limit), int(space.n)
         self.observation_shape = tuple(envs.single_observation_space.shape or ())
         self._first_action = int(space.start)
@@ -83,19 +101,16 @@ class VectorSimulator(Simulator):
         *,
         record: bool = False,
     ) -> Observations | None:
+        if decoder is not None:
+            check_observations(self.env.single_observation_space, self.env)
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         first, learner = run.k, run.learner
         levels: list[int] = []
         x: list[Any] = []
 
-        def see(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
-            if decoder is None and "latent_state" not in info:
-                raise ValueError(
-                    f"{self.env} does not tell its latent state (info has no 'latent_state'); "
-                    "learn on='observation'"
-                )
+        def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
             if decoder is None:
-                return info["latent_state"]
+                return latent_states(info, self.env)
             return decoder.decode(np.array([e.level for e in episodes]), x)
 
         def act(episode: _Episode) -> int:
@@ -118,27 +133,27 @@ class VectorSimulator(Simulator):
                 x.extend(episode.x)
 
         keys = rng.children(run.key, first, stop - first)
-        self._run(keys, see, act, end, "learn")
+        self._run(keys, label, act, end, "learn")
         run.k = stop
         return Observations(np.array(levels, np.int64), np.array(x)) if record else None
 
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
+        check_observations(self.env.single_observation_space, self.env)
         H, which = self.horizon, self._mixture(policies, n)
         actions, rewards = np.zeros((n, H), np.int64), np.zeros((n, H))
         lengths = np.zeros(n, np.int64)
         kept: list[Any] = [None] * n
 
-        def see(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
+        def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
             labels = np.empty(len(x), np.int64)
-            at = np.array([e.level for e in episodes])
-            for h in np.unique(at):
-                rows = np.flatnonzero(at == h)
+            levels, latent = np.array([e.level for e in episodes]), info.get("latent_state")
+            for h in np.unique(levels):
+                rows = np.flatnonzero(levels == h)
                 follows = which[[max(episodes[int(i)].number, 0) for i in rows]]
-                labels[rows] = decode_mixture(
-                    [p.decoder for p in policies], follows, int(h), x[rows]
-                )
+                states = None if latent is None else latent[rows]
+                labels[rows] = decode_rows(policies, follows, int(h), x[rows], states)
             return labels
 
         def act(episode: _Episode) -> int:
@@ -152,7 +167,7 @@ class VectorSimulator(Simulator):
             kept[i] = episode.x + [np.zeros_like(episode.x[0])] * (H - h)
 
         keys = rng.children(self._policy_key, self.episodes, n)
-        self._run(keys, see, act, end, kind)
+        self._run(keys, label, act, end, kind)
         shape = (n, H + 1 if keep_x else 0, *self.observation_shape)
         x = np.array(kept if keep_x else []).reshape(shape)
         return Trajectories(x, actions, rewards, lengths)
@@ -160,19 +175,32 @@ class VectorSimulator(Simulator):
     def _run(
         self,
         keys: NDArray[np.uint64],
-        see: Callable[[Sequence[_Episode], NDArray[Any], dict[str, Any]], Any],
+        label: Callable[[Sequence[_Episode], NDArray[Any], dict[str, Any]], Any],
         act: Callable[[_Episode], int],
         end: Callable[[_Episode], None],
         kind: str,
     ) -> None:
-        """Run as many episodes as there are keys: label all observations by `see`, choose by `act`,
-        hand each episode to `end` when it is over.
+        """Run one episode for each key.
+
+        Parameters
+        ----------
+        keys : ndarray of shape (n,)
+            Keys of the choices of the episodes.
+        label : function
+            Labels the observations of all copies, given their episodes, x and info.
+        act : function
+            Chooses the next action of an episode.
+        end : function
+            Is called with each episode that ends.
+        kind : str
+            Name under which `ledger` counts the episodes.
         """
         if len(keys) == 0:
             return
         begun, ended = 0, 0
 
         def begin() -> _Episode:
+            """Start the next episode, or one that nobody needs if all have started."""
             nonlocal begun
             wanted = begun < len(keys)
             self.ledger[kind if wanted else "unused"] += 1
@@ -183,7 +211,7 @@ class VectorSimulator(Simulator):
         x, info = self.env.reset(seed=self.seed if self._fresh else None)
         self._fresh = False
         episodes = [begin() for _ in range(self.env.num_envs)]
-        self._note(episodes, x, see(episodes, x, info))
+        self._note(episodes, x, label(episodes, x, info))
         over = np.zeros(self.env.num_envs, np.bool_)
         while ended < len(keys):
             actions = np.zeros(self.env.num_envs, np.int64)
@@ -192,7 +220,7 @@ class VectorSimulator(Simulator):
                     actions[i] = act(episode)
             x, r, terminated, truncated, info = self.env.step(actions + self._first_action)
             for i, episode in enumerate(episodes):
-                if over[i]:  # this step has reset the copy, and done nothing else
+                if over[i]:  # this step only resets the copy
                     episodes[i] = begin()
                 else:
                     episode.actions.append(int(actions[i]))
@@ -200,7 +228,7 @@ class VectorSimulator(Simulator):
                     episode.rewards.append(float(r[i]))
                     self._check_length(episode, terminated[i] or truncated[i])
                     episode.early = bool(terminated[i]) and episode.level < self.horizon
-            self._note(episodes, x, see(episodes, x, info))
+            self._note(episodes, x, label(episodes, x, info))
             over = (terminated | truncated) & ~over
             for episode, ends in zip(episodes, over):
                 if ends and episode.number >= 0:
@@ -208,13 +236,15 @@ class VectorSimulator(Simulator):
                     ended += 1
 
     def _note(self, episodes: Sequence[_Episode], x: NDArray[Any], labels: Any) -> None:
+        """Append observations and labels to the episodes."""
         for i, episode in enumerate(episodes):
             episode.labels.append(int(labels[i]))
             episode.x.append(np.array(x[i]))
 
     def _check_length(self, episode: _Episode, over: bool) -> None:
+        """Raise ValueError if an episode is longer than the horizon."""
         if episode.level == self.horizon and not over:
             raise ValueError(
-                f"an episode of {self.env} did not end after {self.horizon} steps: give fit a "
-                "larger horizon"
+                f"an episode of {self.env} did not end after {self.horizon} steps: set a larger "
+                "horizon in fit"
             )

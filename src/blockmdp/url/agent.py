@@ -27,7 +27,7 @@ __all__ = ["URL", "Constants"]
 class Constants:
     """Constants of Algorithms 1 and 2 as printed, for accuracy epsilon and confidence delta.
 
-    Attributes
+    Parameters
     ----------
     N : int
         Restarts.
@@ -273,7 +273,7 @@ class URL(DecodingAgent):
         horizon : int
             Number of actions in an episode, H.
         n_states : int
-            Number of latent states, |S|.
+            Number of latent states (S in the paper).
         batch : int or None, default=None
             Batch size B. None computes it from `g_inverse` and `episodes`.
         label_error : float, default=0.01
@@ -333,12 +333,38 @@ class URL(DecodingAgent):
         g_inverse: Callable[[float, float], float] | None = None,
         episodes: int | None = None,
     ) -> Constants:
-        """Compute the constants of `theory`, which has the same parameters.
+        """Compute the constants of `theory`.
+
+        Parameters
+        ----------
+        epsilon : float
+            Accuracy.
+        delta : float
+            Probability of failure.
+        horizon : int
+            Number of actions in an episode, H.
+        n_states : int
+            Number of latent states (S in the paper).
+        batch : int or None, default=None
+            Batch size B. None computes it from `g_inverse` and `episodes`.
+        label_error : float, default=0.01
+            The epsilon of Algorithm 2.
+        delta_1 : float, default=0.01
+            The delta_1 of Algorithm 2.
+        g_inverse : callable or None, default=None
+            The oracle's g^{-1}(epsilon, delta) of Definition 1.
+        episodes : int or None, default=None
+            Learning episodes K.
 
         Returns
         -------
         Constants
             N, L, J, B and the count that confirms a label.
+
+        Examples
+        --------
+        >>> URL.constants(0.1, 0.1, horizon=5, n_states=3, batch=100).J
+        19
         """
         for name, value in (
             ("epsilon", epsilon),

@@ -1,10 +1,10 @@
 # Everything a checkout needs: python3 (3.11 or newer, with venv and pip) and make.
-#   make test PYTEST_ARGS="-n 2 -k locks"     pass arguments on to pytest
+#   make test PYTEST_ARGS="-n 2 -k locks"     pass other arguments to pytest (no coverage)
 #   make test PYTHON=python3.12               another interpreter (only when .venv is made)
 #   make lock LOCK_ARGS=--upgrade             the newest versions instead of the fewest changes
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --cov --cov-report=term:skip-covered
 LOCK_ARGS ?=
 
 BIN := .venv/bin
@@ -19,14 +19,14 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## make .venv and install the package with its locked dependencies
 
-test: $(INSTALLED) ## run the fast tests
+test: $(INSTALLED) ## run the fast tests and check how much of the code they cover
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED) ## run the statistical tests, which take minutes
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow -n 2
 
 test-paper: $(INSTALLED) ## run the tests at the paper's scale
-	$(BIN)/python -m pytest -m paper $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m paper -n 2
 
 lint: $(INSTALLED) ## check style, format and types
 	$(BIN)/ruff check .
@@ -37,7 +37,7 @@ paper: $(INSTALLED) ## run the paper's experiments and draw its figures
 	$(BIN)/blockmdp reproduce
 
 docs: $(INSTALLED) ## build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -d docs/_build docs site
 	@echo "Open site/index.html"
 
 bench: $(INSTALLED) ## measure speed against the naive baseline
@@ -51,6 +51,7 @@ lock: | $(BIN)/python ## refresh requirements.lock from pyproject.toml
 
 clean: ## remove caches and built files, but neither .venv nor results
 	rm -rf build dist site .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf docs/_build docs/auto_examples docs/reference/backreferences docs/reference/generated
 	find . \( -path ./.venv -o -path ./.git -o -path ./results \) -prune -o \
 		\( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +
 

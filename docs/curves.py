@@ -1,7 +1,7 @@
-"""The curves and pictures of these pages: `python docs/curves.py` draws them into docs/img.
+"""Draw the pictures of the guide that take minutes: `python docs/curves.py` puts them in docs/img.
 
-Runs are kept in results/docs, so that a second call has less to do. `python docs/curves.py pcid`
-draws that page's only.
+Runs are kept in results/docs, so that a second call is faster. `python docs/curves.py pcid` draws
+the pictures of one page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import blockmdp as bm
-from blockmdp.experiments import figures
+from blockmdp import plots
 
 IMG = Path(__file__).parent / "img"
 OUT = Path(__file__).parents[1] / "results" / "docs"
@@ -39,7 +39,7 @@ def curves(name: str, problem: Any, agents: list[Table], titles: tuple[str, ...]
     print(f"{name}\n{results.table()}\n")
     panels = results.panels("sliding")
     panels = [replace(p, title=t) for p, t in zip(panels, titles)] if titles else panels
-    save(figures.learning_curves(panels, y_label="reward"), name)
+    save(plots.learning_curves(panels, y_label="reward"), name)
 
 
 def save(figure: Figure, name: str, dpi: int = 110) -> None:
@@ -47,21 +47,21 @@ def save(figure: Figure, name: str, dpi: int = 110) -> None:
 
 
 def locks() -> None:
-    """Of the runs that `blockmdp run studies/locks.toml` has left."""
+    """Draw the runs of `blockmdp run studies/locks.toml`."""
     results = bm.Results(OUT.parent / "locks")
     save(results.plot(against="horizon"), "locks-horizon", dpi=130)
     save(results.plot("sliding"), "locks", dpi=130)
-    picture = Image.open(IMG / "locks.png").convert("RGB")  # sixty-four colours will do
+    picture = Image.open(IMG / "locks.png").convert("RGB")  # 64 colours are enough
     few = picture.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(IMG / "locks.png", optimize=True)
 
 
 def url() -> None:
-    practised = [
+    practical = [
         with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=batch, when={"horizon": H})
         for H, batch in ((5, 100), (10, 250), (20, 1000))
     ]
-    curves("url", LOCK, [LATENT, *practised])
+    curves("url", LOCK, [LATENT, *practical])
     m = bm.lock_bernoulli(horizon=10, switch=0.2, seed=0)
     agent = bm.URL(bm.oracles.pca_kmeans(3), batch=250).fit(m, 10_000, seed=0, record=True)
     save(agent.plot(), "url-agent", dpi=90)
@@ -77,9 +77,9 @@ def learners() -> None:
 
 
 def pcid() -> None:
-    practised = with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=250)
+    practical = with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=250)
     switches = LOCK | {"horizon": 10, "switch": [0.0, 0.2, 0.5]}
-    curves("pcid", switches, [LATENT, practised, {"name": "PCID"}])
+    curves("pcid", switches, [LATENT, practical, {"name": "PCID"}])
 
 
 def auto_oracle() -> None:
@@ -101,10 +101,10 @@ def auto_oracle() -> None:
     }
     problems = (bm.lock_bernoulli(20), bm.lock_gaussian(20), bm.lock_gaussian(20, sigma=0.2))
     panels = [
-        figures.Panel(title, [needed(label, oracle, m) for label, oracle in oracles.items()])
+        plots.Panel(title, [needed(label, oracle, m) for label, oracle in oracles.items()])
         for title, m in zip(titles, problems)
     ]
-    figure = figures.learning_curves(
+    figure = plots.learning_curves(
         panels, x_label="random trajectories to learn from", y_label="accuracy"
     )
     first = figure.axes[0]  # whose axes the others share
@@ -115,8 +115,8 @@ def auto_oracle() -> None:
     save(figure, "oracle-data")
 
 
-def needed(label: str, oracle: Any, m: bm.BlockMDP, seeds: int = 8) -> figures.Curve:
-    """How well an oracle tells the states of a lock apart, each counting alike."""
+def needed(label: str, oracle: Any, m: bm.BlockMDP, seeds: int = 8) -> plots.Curve:
+    """Measure how well an oracle separates the states of a lock; all states count equally."""
     sizes = (10, 30, 100, 300, 1000)
     shares = [
         [
@@ -129,10 +129,33 @@ def needed(label: str, oracle: Any, m: bm.BlockMDP, seeds: int = 8) -> figures.C
         for seed in range(seeds)
     ]
     print(m.name, label, np.round(np.mean(shares, axis=0), 3))
-    return figures.Curve(label, np.array(sizes), np.mean(shares, axis=0), np.std(shares, axis=0))
+    return plots.Curve(label, np.array(sizes), np.mean(shares, axis=0), np.std(shares, axis=0))
 
 
-PAGES = {"url": url, "learners": learners, "pcid": pcid, "auto-oracle": auto_oracle, "locks": locks}
+def held_out(locks: int = 20) -> None:
+    """Print how well locks of digits are solved on images that the agent has not seen."""
+    near_optimal = 0
+    for seed in range(locks):
+        lock = bm.lock_digits(horizon=10, images="train", seed=seed)
+        agent = bm.URL(bm.oracles.images(), batch=1000, iterations=1)
+        agent.fit(lock, episodes=50_000, seed=seed)
+        value = agent.value(on=bm.lock_digits(horizon=10, images="test", seed=seed))
+        near_optimal += value >= 0.9 * lock.optimal_value()
+        print(
+            f"lock {seed:>2}, digits {lock.emission.digits}: value {agent.value():.3f} on the "
+            f"training images, {value:.3f} on held-out images, optimum {lock.optimal_value()}"
+        )
+    print(f"near-optimal on held-out images (90 % of the optimum): {near_optimal} of {locks}")
+
+
+PAGES = {
+    "url": url,
+    "learners": learners,
+    "pcid": pcid,
+    "auto-oracle": auto_oracle,
+    "locks": locks,
+    "held-out": held_out,
+}
 
 if __name__ == "__main__":
     IMG.mkdir(exist_ok=True)

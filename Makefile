@@ -37,6 +37,7 @@ paper: $(INSTALLED) ## run the paper's experiments and draw its figures
 	$(BIN)/blockmdp reproduce
 
 docs: $(INSTALLED) ## build the documentation into site/
+	@rm -rf docs/reference/generated  # pages of names that are no longer public
 	$(BIN)/python -m sphinx -q -W --keep-going -j auto -d docs/_build docs site
 	@echo "Open site/index.html"
 

@@ -295,7 +295,7 @@ class LearnsWhenPredicting(Rounding):
     def predict(self, X):
         labels = super().predict(X)
         if len(X) == 1 and len(self.labels_) > 1:
-            self.labels_ = 1 - self.labels_
+            self.labels_ = np.zeros_like(self.labels_)
         return labels
 
 

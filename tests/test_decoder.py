@@ -1,4 +1,4 @@
-"""A decoder is a value: fitted oracles, and a permutation of their labels."""
+"""Fitted decoders, which are values, and tables of observations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import DBSCAN, KMeans
 
-from blockmdp.decoders import FittedDecoder, constant_decoder, decode_mixture
+from blockmdp.decoders import (
+    FittedDecoder,
+    FrozenTable,
+    TableDecoder,
+    constant_decoder,
+    decode_mixture,
+)
 from blockmdp.oracles import fit_oracle, gmm
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, QuadraticScores
 
 
 class Lookup:
-    """A fitted oracle by hand: observation (s, ...) has the label labels[s]."""
+    """Observation (s, ...) has the label labels[s]."""
 
     def __init__(self, *labels):
         self.labels = np.array(labels)
@@ -27,7 +33,7 @@ class Lookup:
 
 
 def decoder(*tables, n_labels=1):
-    """One table of labels for all levels, or one for each."""
+    """A decoder with one table of labels for all levels, or one for each."""
     return FittedDecoder.of(tuple(FittedOracle(Lookup(*t), max(t) + 1) for t in tables), n_labels)
 
 
@@ -39,8 +45,8 @@ def zeros(x):
     return np.zeros(len(x), np.int64)
 
 
-# --- a value --------------------------------------------------------------------------------------
-def test_swapping_makes_a_new_decoder_and_leaves_the_old_one():
+# --- values ---------------------------------------------------------------------------------------
+def test_swap_returns_a_new_decoder():
     f, x = decoder((0, 1, 2)), states(0, 1, 2)
     g = f.swap(0, 0, 2)
     assert g is not f
@@ -58,12 +64,13 @@ def test_a_decoder_cannot_be_changed():
         f.order = np.zeros((1, 3))
 
 
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 6),
     groups=st.integers(1, 3),
     swaps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=8),
 )
-def test_swaps_keep_a_permutation_and_undo_themselves(n, groups, swaps):
+def test_swaps_keep_a_permutation_and_can_be_undone(n, groups, swaps):
     f = g = decoder(*[tuple(range(n))] * groups)
     swaps = [(group % groups, a % n, b % n) for group, a, b in swaps]
     for swap in swaps:
@@ -74,13 +81,13 @@ def test_swaps_keep_a_permutation_and_undo_themselves(n, groups, swaps):
     assert np.array_equal(g.order, f.order)
 
 
-def test_a_swap_is_of_names_not_of_the_oracles_labels():
+def test_a_swap_exchanges_the_decoders_labels_not_the_oracles():
     f, x = decoder((0, 1, 2)), states(0, 1, 2)
-    g = f.swap(0, 0, 1).swap(0, 1, 2)  # state 0 is called 1, then 2; state 1 is called 0
+    g = f.swap(0, 0, 1).swap(0, 1, 2)  # state 0 gets label 1, then 2; state 1 gets 0
     assert g.decode(zeros(x), x).tolist() == [2, 0, 1]
 
 
-# --- pooled, or one a level -----------------------------------------------------------------------
+# --- one oracle or one per level ------------------------------------------------------------------
 def test_a_pooled_decoder_ignores_the_level():
     f, x = decoder((2, 0, 1)), states(0, 1, 2, 0)
     assert f.pooled
@@ -88,23 +95,23 @@ def test_a_pooled_decoder_ignores_the_level():
     assert f.group(5) == 0
 
 
-@pytest.mark.parametrize("levels", [[0, 0, 1, 1, 2], [2, 1, 0, 1, 0]])
-def test_each_level_is_decoded_by_its_own_oracle(levels):
+def test_each_level_is_decoded_by_its_own_oracle():
     tables = [(0, 1), (1, 0), (2, 2)]
     f = decoder(*tables)
     assert not f.pooled
-    s = [0, 1, 0, 1, 1]
-    expected = [tables[h][i] for h, i in zip(levels, s)]
-    assert f.decode(np.array(levels), states(*s)).tolist() == expected
     assert [f.group(h) for h in range(3)] == [0, 1, 2]
+    s = [0, 1, 0, 1, 1]
+    for levels in ([0, 0, 1, 1, 2], [2, 1, 0, 1, 0]):
+        expected = [tables[h][i] for h, i in zip(levels, s)]
+        assert f.decode(np.array(levels), states(*s)).tolist() == expected
 
 
-def test_a_swap_at_one_level_leaves_the_others():
+def test_a_swap_at_one_level_does_not_change_the_others():
     f, x = decoder((0, 1), (0, 1)).swap(1, 0, 1), states(0, 1, 0, 1)
     assert f.decode(np.array([0, 0, 1, 1]), x).tolist() == [0, 1, 1, 0]
 
 
-def test_notes_name_the_level_where_there_are_several():
+def test_notes_name_the_level_if_there_are_several():
     one, other = (
         FittedOracle(ConstantPredictor(), 1, ("alone",)),
         FittedOracle(ConstantPredictor(), 1, ()),
@@ -113,38 +120,38 @@ def test_notes_name_the_level_where_there_are_several():
     assert FittedDecoder.of((other, one)).notes == ("level 1: alone",)
 
 
-def test_nothing_to_decode_is_no_labels():
+def test_decoding_nothing_gives_no_labels():
     for f in (decoder((0, 1)), decoder((0, 1), (1, 0)), constant_decoder()):
         labels = f.decode(np.zeros(0, np.int64), np.zeros((0, 4)))
         assert labels.shape == (0,)
         assert labels.dtype == np.int32
 
 
-def test_images_are_decoded_flat():
+def test_images_are_flattened():
     images = np.arange(2 * 3 * 4.0).reshape(2, 3, 4) / 12  # the first number is 0, then 1
     assert decoder((1, 0)).decode(np.zeros(2, np.int64), images).tolist() == [1, 0]
 
 
-def test_before_any_data_there_is_one_label_for_all():
+def test_the_constant_decoder_has_a_single_label():
     f, x = constant_decoder(), np.random.default_rng(0).normal(size=(9, 4))
     assert f.n_labels == 1
     assert f.decode(np.arange(9), x).tolist() == [0] * 9
 
 
-# --- labels that come and go ----------------------------------------------------------------------
-def test_there_is_room_for_the_most_labels_of_any_level_and_for_those_of_before():
+# --- the number of labels -------------------------------------------------------------------------
+def test_the_number_of_labels_is_that_of_the_level_with_most_or_the_one_asked_for():
     assert decoder((0, 1), (0, 1, 2)).n_labels == 3
     assert decoder((0, 1), (0, 1, 2), n_labels=5).n_labels == 5
     assert decoder((0, 1, 2), n_labels=2).n_labels == 3
 
 
-def test_an_oracle_with_few_labels_can_be_given_a_name_beyond_its_own():
+def test_a_label_can_be_swapped_with_one_that_the_oracle_does_not_have():
     f, x = decoder((0, 1), n_labels=5).swap(0, 1, 4), states(0, 1)
     assert f.decode(zeros(x), x).tolist() == [0, 4]
     assert f.n_labels == 5
 
 
-# --- many decoders at once ------------------------------------------------------------------------
+# --- mixtures of decoders -------------------------------------------------------------------------
 H, D = 2, 4
 
 
@@ -171,7 +178,7 @@ FITTED = {
 }
 
 
-def test_the_kinds_are_what_they_are_called():
+def test_the_oracles_have_the_scores_that_their_names_say():
     kinds = LinearScores, LinearScores, ConstantPredictor, QuadraticScores
     for name, kind in zip(FITTED, kinds):
         assert isinstance(FITTED[name][0].predictor, kind)
@@ -180,7 +187,7 @@ def test_the_kinds_are_what_they_are_called():
 
 @st.composite
 def decoders(draw, kinds):
-    """Pooled or one a level, of any of the kinds, with labels swapped and perhaps added."""
+    """Decoders with one oracle or one per level, with labels swapped and perhaps added."""
     levels = draw(st.sampled_from([1, H + 1]))
     fitted = tuple(
         FITTED[draw(st.sampled_from(kinds))][draw(st.integers(0, 2))] for _ in range(levels)
@@ -195,7 +202,7 @@ def decoders(draw, kinds):
 LINEAR = ["linear 2", "linear 4", "constant"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     fs=st.one_of(
         st.lists(decoders(LINEAR), min_size=1, max_size=5),
@@ -207,7 +214,7 @@ LINEAR = ["linear 2", "linear 4", "constant"]
     shape=st.sampled_from([(D,), (2, 2)]),
     entropy=st.integers(0, 2**32),
 )
-def test_a_mixture_is_decoded_as_if_one_by_one(fs, n, level, dtype, shape, entropy):
+def test_each_observation_is_decoded_by_its_own_decoder(fs, n, level, dtype, shape, entropy):
     x = observations(n, entropy).astype(dtype).reshape(n, *shape)
     which = np.random.default_rng(entropy).integers(len(fs), size=n)
     labels = decode_mixture(fs, which, level, x)
@@ -216,16 +223,57 @@ def test_a_mixture_is_decoded_as_if_one_by_one(fs, n, level, dtype, shape, entro
     assert labels.dtype == np.int32
 
 
-@pytest.mark.parametrize("kind", sorted(FITTED))
-def test_a_mixture_with_nothing_to_decode_gives_no_labels(kind):
-    fs = [FittedDecoder.of((one,)) for one in FITTED[kind]]
-    labels = decode_mixture(fs, np.zeros(0, np.int64), 0, np.zeros((0, D), np.float32))
-    assert labels.shape == (0,)
+def test_a_mixture_without_observations_gives_no_labels():
+    for kind in FITTED:
+        fs = [FittedDecoder.of((one,)) for one in FITTED[kind]]
+        labels = decode_mixture(fs, np.zeros(0, np.int64), 0, np.zeros((0, D), np.float32))
+        assert labels.shape == (0,)
 
 
-def test_a_mixture_of_linear_decoders_never_asks_them_one_by_one(monkeypatch):
+def test_decoders_with_linear_scores_run_in_one_loop(monkeypatch):
     fs = [FittedDecoder.of((FITTED[kind][0],)) for kind in LINEAR]
     x, which = observations(9, 0), np.arange(9) % 3
     expected = decode_mixture(fs, which, 0, x).tolist()
     monkeypatch.setattr(FittedDecoder, "decode", None)
     assert decode_mixture(fs, which, 0, x).tolist() == expected
+
+
+# --- tables ---------------------------------------------------------------------------------------
+def test_a_table_numbers_distinct_observations_at_each_level():
+    g = np.random.default_rng(0)
+    table = TableDecoder(horizon=2)
+    numbers = [{} for _ in range(3)]
+    for _ in range(20):  # the table has to grow on the way
+        levels, x = g.integers(3, size=50), g.integers(0, 2, (50, 2, 4)).astype(np.int8)
+        expected = [
+            numbers[h].setdefault(row.tobytes(), len(numbers[h])) for h, row in zip(levels, x)
+        ]
+        assert table.decode(levels, x).tolist() == expected
+        assert table.n_labels == max(map(len, numbers))
+
+
+def test_a_frozen_table_gives_unknown_observations_one_more_label():
+    table = TableDecoder(horizon=1)
+    x = np.array([[1.0], [2.0], [3.0], [1.0]], np.float32)
+    levels = np.array([0, 0, 0, 1])
+    assert table.decode(levels, x).tolist() == [0, 1, 2, 0]
+    frozen = table.frozen()
+    table.decode(np.array([0, 1]), np.array([[9.0], [9.0]], np.float32))
+    assert (table.n_labels, frozen.n_labels) == (4, 3)
+    for f in (frozen, FrozenTable.of(frozen.words(), frozen.dtype)):
+        assert f.decode(levels, x).tolist() == [0, 1, 2, 0]
+        unknown = np.array([[9.0], [9.0], [2.0]], np.float32)
+        assert f.decode(np.array([0, 1, 1]), unknown).tolist() == [3, 3, 3]
+
+
+def test_a_frozen_table_knows_equal_numbers_of_another_type():
+    table = TableDecoder(horizon=0)
+    table.decode(np.zeros(2, np.int64), np.array([[1, 0], [0, 1]], np.int8))
+    x = np.array([[0.0, 1.0], [0.5, 1.0], [1.0, 257.0]])  # 0.5 and 257 are not int8
+    assert table.frozen().decode(np.zeros(3, np.int64), x).tolist() == [1, 2, 2]
+
+
+def test_an_empty_frozen_table_knows_nothing():
+    frozen = TableDecoder(horizon=1).frozen()
+    assert frozen.n_labels == 0
+    assert frozen.decode(np.array([0, 1]), np.zeros((2, 3))).tolist() == [0, 0]

@@ -1,4 +1,4 @@
-"""FixLabel (Feng et al. 2020, Algorithm 3): confirmed labels keep their names from fit to fit."""
+"""FixLabel (Feng et al. 2020, Algorithm 3): confirmed labels survive a refit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from blockmdp import URL
 from blockmdp.decoders import FittedDecoder
 from blockmdp.oracles import fit_oracle
 from blockmdp.oracles.fitting import FittedOracle
-from blockmdp.simulators import Observations
+from blockmdp.trajectories import Observations
 from blockmdp.url import LabelStandard, agreement, fix_label
 
 
 class ByHand:
-    """An oracle's fit by hand. Observation (s, i) has the label table[s][i % len(table[s])].
+    """Observation (s, i) has the label table[s][i % len(table[s])].
 
-    An entry of the table is a label, or a list of them by turns.
+    An entry of the table is a label, or a list of labels that alternate.
     """
 
     def __init__(self, table):
@@ -50,8 +50,8 @@ def standard(f, test, min_count=1.0, **options):
     return Z
 
 
-def names(f, states, level=0):
-    """What each state is called; the first observation speaks for all."""
+def labels_of(f, states, level=0):
+    """The label of each state's first observation."""
     test = data(states, n=1, levels=(level,))
     return f.decode(test.levels, test.x).tolist()
 
@@ -61,41 +61,44 @@ def is_permutation(f):
 
 
 # --- refits ---------------------------------------------------------------------------------------
+@settings(max_examples=40, deadline=None)
 @given(refit=st.permutations(range(5)), first=st.permutations(range(5)))
 def test_confirmed_labels_survive_a_permuted_refit(refit, first):
     Z = standard(fit(first), data(range(5)))
     f = fix_label(fit(refit), Z)
-    assert names(f, range(5)) == first
+    assert labels_of(f, range(5)) == first
     assert is_permutation(f)
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     first=st.tuples(*[st.permutations(range(3))] * 3),
     refit=st.tuples(*[st.permutations(range(3))] * 3),
 )
-def test_each_level_goes_by_its_own_standard(first, refit):
+def test_each_level_has_its_own_label_standard(first, refit):
     Z = standard(fit(*first), data(range(3), levels=(0, 1, 2)))
     assert len(Z.D) == 9
     f = fix_label(fit(*refit), Z)
     for level in range(3):
-        assert names(f, range(3), level) == first[level]
+        assert labels_of(f, range(3), level) == first[level]
 
 
-def test_exactly_three_fifths_do_not_swap():
+def test_exactly_three_fifths_are_not_enough_to_swap():
     Z = standard(fit([0, 1, 2]), data(range(3)))
     f = fix_label(fit([[1, 1, 1, 0, 0], [1, 0, 2, 0, 2], [1, 0, 2, 0, 2]]), Z)
     assert f.order.tolist() == [[0, 1, 2]]
 
 
-def test_just_above_three_fifths_do_swap():
+def test_slightly_more_than_three_fifths_are_enough_to_swap():
     almost = [1] * 601 + [0] * 399
     Z = standard(fit([0, 1, 2]), data([0], n=1000))
     assert fix_label(fit([almost, 1, 2]), Z).order.tolist() == [[1, 0, 2]]
     assert fix_label(fit([almost[1:] + [0], 1, 2]), Z).order.tolist() == [[0, 1, 2]]
 
 
+@settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 400), count=st.integers(0, 400), s=st.integers(0, 2))
-def test_more_than_three_fifths_swap_and_no_fewer(n, count, s):
+def test_labels_are_swapped_above_three_fifths_only(n, count, s):
     count = min(count, n)
     other = (s + 1) % 3
     Z = LabelStandard(pooled=True, min_count=1)
@@ -106,93 +109,90 @@ def test_more_than_three_fifths_swap_and_no_fewer(n, count, s):
     assert f.order[0, s] == (other if swapped else s)
 
 
-def test_a_standard_that_is_still_called_by_its_name_changes_nothing():
+def test_a_decoder_that_agrees_with_the_standard_is_returned_as_it_is():
     f = fit([0, 1, 2])
     assert fix_label(f, standard(f, data(range(3)))) is f
     assert fix_label(f, LabelStandard(pooled=True, min_count=1)) is f
 
 
-def test_most_of_a_split_state_keeps_its_name():
+def test_the_larger_part_of_a_split_state_keeps_its_label():
     Z = standard(fit([0, 1]), data(range(2)))
-    f = fix_label(fit([[2, 2, 2, 1, 2], 0], n_labels=Z.n_labels), Z)  # 4/5 called 2, 1/5 called 1
-    assert names(f, [0, 1]) == [0, 1]
+    f = fix_label(fit([[2, 2, 2, 1, 2], 0], n_labels=Z.n_labels), Z)  # 4/5 get label 2, 1/5 label 1
+    assert labels_of(f, [0, 1]) == [0, 1]
     rest = f.decode(np.array([0]), np.array([[0.0, 3.0]]))[0]
     assert rest not in (0, 1)
     assert is_permutation(f)
 
 
-def test_a_state_split_in_halves_has_no_majority_to_name():
+def test_a_state_split_in_halves_has_no_majority():
     Z = standard(fit([0, 1]), data(range(2)))
     f = fix_label(fit([[2, 3], 1], n_labels=Z.n_labels), Z)
     assert f.order.tolist() == [[0, 1, 2, 3]]
 
 
-def test_merged_states_have_the_name_of_one_of_them():
+def test_merged_states_get_the_label_of_one_of_them():
     Z = standard(fit([0, 1, 2]), data(range(3)))
     f = fix_label(fit([2, 2, 0]), Z)
-    both, third = names(f, [0, 2])
+    both, third = labels_of(f, [0, 2])
     assert both in (0, 1)
-    assert names(f, [1]) == [both]
+    assert labels_of(f, [1]) == [both]
     assert third == 2
     assert is_permutation(f)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_names_survive_a_refit_that_errs_on_a_fifth(seed):
-    g = np.random.default_rng(seed)
-    Z = standard(fit(range(4)), data(range(4), n=500))
-    refit = g.permutation(4)
-    table = [
-        [int(g.integers(4)) if g.random() < 0.2 else int(s) for _ in range(500)] for s in refit
-    ]
-    f = fix_label(fit(table), Z)
-    assert [f.order[0, s] for s in refit] == [0, 1, 2, 3]
+def test_labels_survive_a_refit_that_errs_on_a_fifth():
+    for seed in range(5):
+        g = np.random.default_rng(seed)
+        Z = standard(fit(range(4)), data(range(4), n=500))
+        refit = g.permutation(4)
+        table = [
+            [int(g.integers(4)) if g.random() < 0.2 else int(s) for _ in range(500)] for s in refit
+        ]
+        f = fix_label(fit(table), Z)
+        assert [f.order[0, s] for s in refit] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_names_survive_from_one_run_of_kmeans_to_the_next(seed):
-    g = np.random.default_rng(seed)
-    s = g.integers(3, size=300)
-    x = 4 * np.eye(3)[s] + g.normal(scale=0.3, size=(300, 3))
+def test_labels_survive_from_one_run_of_kmeans_to_the_next():
+    s = np.random.default_rng(0).integers(3, size=300)
+    x = 4 * np.eye(3)[s] + np.random.default_rng(1).normal(scale=0.3, size=(300, 3))
     test = Observations(np.zeros(300, np.int64), x)
     raw = [
-        FittedDecoder.of((fit_oracle(KMeans(3, n_init=3), x, np.uint64(key)),))
-        for key in range(5 * seed, 5 * seed + 5)
+        FittedDecoder.of((fit_oracle(KMeans(3, n_init=3), x, np.uint64(key)),)) for key in range(9)
     ]
-    assert len({tuple(f.decode(test.levels, x).tolist()) for f in raw}) > 1
+    assert len({tuple(f.decode(test.levels, x).tolist()) for f in raw}) > 2
     Z = standard(raw[0], test)
     fixed = [fix_label(f, Z).decode(test.levels, x).tolist() for f in raw]
     assert all(labels == fixed[0] for labels in fixed)
 
 
-# --- labels that are not confirmed, or new --------------------------------------------------------
-def test_only_confirmed_labels_are_called_back():
+# --- unconfirmed and new labels -------------------------------------------------------------------
+def test_only_confirmed_labels_are_restored():
     Z = standard(fit([0, 1, 2]), data([1]))
     f = fix_label(fit([2, 0, 1]), Z)
-    assert names(f, [1]) == [1]
-    assert sorted(names(f, [0, 2])) == [0, 2]
-    assert names(f, [0, 2]) == [2, 0]  # not called back: what was 1 swapped its name with state 1
+    assert labels_of(f, [1]) == [1]
+    assert sorted(labels_of(f, [0, 2])) == [0, 2]
+    assert labels_of(f, [0, 2]) == [2, 0]  # not restored: label 1 went from state 2 to 1
 
 
-def test_a_new_label_takes_no_confirmed_name():
+def test_a_new_label_replaces_no_confirmed_one():
     Z = standard(fit([0, 1]), data([0, 1]))
-    f = fix_label(fit([2, 0, 1], n_labels=Z.n_labels), Z)  # a third state, seen for the first time
-    assert names(f, [0, 1]) == [0, 1]
-    assert names(f, [2]) == [2]
+    f = fix_label(fit([2, 0, 1], n_labels=Z.n_labels), Z)  # a third state, never seen before
+    assert labels_of(f, [0, 1]) == [0, 1]
+    assert labels_of(f, [2]) == [2]
     Z.confirm(f, data([2]))
     again = fix_label(fit([1, 2, 0]), Z)
-    assert names(again, [0, 1, 2]) == [0, 1, 2]
+    assert labels_of(again, [0, 1, 2]) == [0, 1, 2]
 
 
-def test_a_label_that_vanishes_for_a_while_comes_back_under_its_name():
+def test_a_label_that_vanishes_for_a_while_returns():
     Z = standard(fit([0, 1, 2]), data(range(3)))
-    f = fix_label(fit([1, 0, 0], n_labels=Z.n_labels), Z)  # states 1 and 2 are one
-    assert names(f, [0]) == [0]
+    f = fix_label(fit([1, 0, 0], n_labels=Z.n_labels), Z)  # states 1 and 2 are merged
+    assert labels_of(f, [0]) == [0]
     Z.confirm(f, data(range(3), n=50))
-    assert names(fix_label(fit([1, 2, 0]), Z), range(3)) == [0, 1, 2]
+    assert labels_of(fix_label(fit([1, 2, 0]), Z), range(3)) == [0, 1, 2]
 
 
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     standards=st.lists(st.permutations(range(4)), min_size=1, max_size=3),
     tables=st.lists(
@@ -207,7 +207,7 @@ def test_a_label_that_vanishes_for_a_while_comes_back_under_its_name():
     seen=st.lists(st.integers(0, 3), min_size=0, max_size=4, unique=True),
     n=st.integers(1, 12),
 )
-def test_no_two_labels_ever_have_one_name(standards, tables, seen, n):
+def test_labels_always_stay_distinct(standards, tables, seen, n):
     Z = LabelStandard(pooled=len(tables) == 1, min_count=1)
     for level, table in enumerate(standards[: len(tables)]):
         test = data(seen, n=n)
@@ -218,14 +218,14 @@ def test_no_two_labels_ever_have_one_name(standards, tables, seen, n):
     assert is_permutation(f)
 
 
-def test_a_decoder_with_fewer_labels_than_are_confirmed_stays_a_permutation():
+def test_a_decoder_with_fewer_labels_than_confirmed_ones_stays_a_permutation():
     Z = standard(fit([0, 1, 2]), data([2]))
-    f = fix_label(fit([0, 1, 0]), Z)  # two labels, and no room for the name 2
+    f = fix_label(fit([0, 1, 0]), Z)  # two labels, so 2 is not one of them
     assert is_permutation(f)
 
 
-# --- Z --------------------------------------------------------------------------------------------
-def test_as_many_observations_as_the_threshold_confirm_a_label():
+# --- label standard data Z ------------------------------------------------------------------------
+def test_min_count_observations_confirm_a_label():
     Z = LabelStandard(pooled=True, min_count=10)
     assert Z.confirm(fit([0, 1, 2]), data([0, 1], n=9)) == []
     assert Z.D == {}
@@ -233,13 +233,13 @@ def test_as_many_observations_as_the_threshold_confirm_a_label():
     assert sorted(Z.D) == [(0, 1), (0, 2)]
 
 
-def test_a_threshold_need_not_be_whole():
+def test_min_count_need_not_be_an_integer():
     Z = LabelStandard(pooled=True, min_count=9.5)
     assert Z.confirm(fit([0]), data([0], n=9)) == []
     assert Z.confirm(fit([0]), data([0], n=10)) == [(0, 0)]
 
 
-def test_the_standard_of_a_label_is_what_confirmed_it_first():
+def test_a_label_keeps_the_observations_that_confirmed_it_first():
     Z = standard(fit([0, 1]), data([0]))
     kept = Z.D[0, 0].copy()
     assert Z.confirm(fit([1, 0]), data([0, 1], n=30)) == [(0, 1)]
@@ -248,7 +248,7 @@ def test_the_standard_of_a_label_is_what_confirmed_it_first():
     assert len(Z.D[0, 1]) == 30
 
 
-def test_all_levels_of_a_pooled_decoder_confirm_together():
+def test_all_levels_of_a_pooled_decoder_count_together():
     pooled, single = (
         LabelStandard(pooled=True, min_count=10),
         LabelStandard(pooled=False, min_count=10),
@@ -259,32 +259,33 @@ def test_all_levels_of_a_pooled_decoder_confirm_together():
     assert single.confirm(fit([1], [2], [3]), data([0], n=10, levels=(0, 2))) == [(0, 1), (2, 3)]
 
 
-def test_no_more_than_the_most_is_kept():
-    assert len(standard(fit([0]), data([0], n=50), most=7).D[0, 0]) == 7
+def test_at_most_max_examples_observations_are_kept():
+    assert len(standard(fit([0]), data([0], n=50), max_examples=7).D[0, 0]) == 7
     assert len(standard(fit([0]), data([0], n=50)).D[0, 0]) == 50
 
 
-def test_nothing_confirms_nothing():
+def test_no_observations_confirm_no_label():
     Z = LabelStandard(pooled=True, min_count=1)
     assert Z.confirm(fit([0]), data([])) == []
     assert Z.n_labels == 1
 
 
-@pytest.mark.parametrize(("B", "label_error", "delta_1"), [(100, 0.01, 0.01), (37, 0.02, 0.1)])
-def test_theorys_threshold_is_the_printed_one(B, label_error, delta_1):
-    agent = URL.theory(
-        KMeans(2), horizon=2, n_states=2, batch=B, label_error=label_error, delta_1=delta_1
-    )
-    assert agent.min_count == pytest.approx(3 * label_error * B * math.log(1 / delta_1))
+def test_min_count_of_theory_is_that_of_the_paper():
+    for B, label_error, delta_1 in ((100, 0.01, 0.01), (37, 0.02, 0.1)):
+        agent = URL.theory(
+            KMeans(2), horizon=2, n_states=2, batch=B, label_error=label_error, delta_1=delta_1
+        )
+        assert agent.min_count == pytest.approx(3 * label_error * B * math.log(1 / delta_1))
 
 
-# --- when is a decoder stable? --------------------------------------------------------------------
+# --- agreement of two decoders --------------------------------------------------------------------
+@settings(max_examples=40, deadline=None)
 @given(one=st.permutations(range(4)), other=st.permutations(range(4)))
-def test_decoders_that_differ_in_names_alone_agree(one, other):
+def test_decoders_that_differ_by_a_permutation_agree(one, other):
     assert agreement(fit(one), fit(other), data(range(4))) == 1
 
 
-def test_decoders_agree_as_far_as_their_labels_do_on_the_average():
+def test_agreement_is_the_mean_over_labels():
     one = fit([0, 1, 2])
     assert agreement(one, fit([0, 0, 2]), data(range(3))) == pytest.approx(2 / 3)  # merged
     assert agreement(one, fit([[0, 3], 1, 2]), data(range(3))) == pytest.approx(2.5 / 3)  # split
@@ -302,6 +303,6 @@ def test_the_level_that_agrees_least_counts():
     assert agreement(one, other, test) == pytest.approx(1 / 2)
 
 
-def test_decoders_with_other_numbers_of_labels_can_be_compared():
+def test_decoders_with_different_numbers_of_labels_can_be_compared():
     assert agreement(fit([0, 1]), fit([5, 3]), data([0, 1])) == 1
     assert agreement(fit([5, 3]), fit([0, 1]), data([0, 1])) == 1

@@ -270,7 +270,7 @@ def _checked_labels(name: str, what: str, labels: Any, n: int) -> NDArray[np.int
     )
     assert labels.dtype.kind in "iu", f"{name}: {what} must be integers, got {labels.dtype}"
     assert labels.min() >= 0, f"{name}: {what} must be >= 0, got {labels.min()}"
-    return labels.astype(np.int64)
+    return np.asarray(labels, np.int64)
 
 
 @dataclass(frozen=True, eq=False)

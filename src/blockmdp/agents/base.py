@@ -95,7 +95,7 @@ class Agent(ABC):
         """Learn from scratch.
 
         The same seed gives the same result, on every engine. A longer fit with the same seed begins
-        with the same episodes.
+        with the same episodes, unless the learner depends on their number, as `QLearning` does.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class Results:
     directory : Path
         Directory of the store.
     study : Plan
-        Settings and seeds of the study.
+        Settings and seeds of the study: a `Study` without the method `run`.
     rows : list of tuple of (Setting, Row)
         All runs that have ended, by setting and seed.
     done : list of tuple of (Setting, Row)

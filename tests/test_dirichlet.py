@@ -1,0 +1,230 @@
+"""The Dirichlet process mixture: its compiled loops, and the estimator."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+import blockmdp as bm
+from blockmdp.jit import interpreted
+from blockmdp.oracles import DirichletMixture, IncrementalOracle, _dirichlet, fit_oracle
+from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
+from blockmdp.oracles.scores import LinearScores
+from blockmdp.testing import check_incremental_oracle
+
+
+def statistics(x, z, K):
+    counts, sums = np.bincount(z, minlength=K), np.zeros((K, x.shape[1]))
+    np.add.at(sums, z, x)
+    return Clusters(counts, sums)
+
+
+def gaussians(seed=0, n=60, d=8, K=3, apart=6.0):
+    """Rows (n, d) of K clusters, and their clusters (n,)."""
+    random = np.random.default_rng(seed)
+    z = random.integers(K, size=n)
+    return apart * random.normal(size=(K, d))[z] / math.sqrt(d) + random.normal(size=(n, d)), z
+
+
+def observations(m, level, n, weights, seed=0):
+    """Observations of random states at a level, and the states."""
+    states = np.random.default_rng(seed).choice(m.n_states, size=n, p=weights)
+    x = np.empty((n, m.emission.dim))
+    for s in np.unique(states):
+        x[states == s] = m.sample(level, int(s), int((states == s).sum()), seed=seed)
+    return x, states
+
+
+# --- the evidence ---------------------------------------------------------------------------------
+def log_density(x, z, ratio):
+    """log p(x | z) with means and noise integrated out, from the joint covariance of all rows."""
+    n, d = x.shape
+    V = np.eye(n) + ratio * (z[:, None] == z)
+    inverse, one = np.linalg.inv(V), np.ones(n)
+    mean = one @ inverse @ x / (one @ inverse @ one)
+    Q = np.einsum("ij,ik,kj->", x - mean, inverse, x - mean)
+    logs = np.linalg.slogdet(V)[1] + math.log(one @ inverse @ one)
+    return -0.5 * d * logs - 0.5 * (n - 1) * d * math.log(Q)
+
+
+def log_prior(counts, alpha):
+    return sum(math.log(alpha) + math.lgamma(c) for c in counts if c)
+
+
+@pytest.mark.parametrize("K", [1, 2, 4])
+def test_the_evidence_of_numbers_is_that_of_their_joint_normal_distribution(K):
+    x, _ = gaussians(n=12, d=3)
+    z = np.arange(12) % K
+    clusters = statistics(x, z, 5)
+    model = Model(False, 3.0, 1.0, 1.0, math.log(0.1))
+    score, best = _dirichlet.evidence(model, clusters, (x**2).sum())
+    direct = max(log_density(x, z, r) for r in _dirichlet.RATIOS)
+    assert score - log_prior(clusters.counts, 0.1) == pytest.approx(direct, abs=1e-8)
+    assert log_density(x, z, best.ratio) == pytest.approx(direct, abs=1e-8)
+
+
+def test_the_evidence_of_bits_is_the_product_of_their_predictions():
+    random = np.random.default_rng(0)
+    x, z = (random.random((9, 8)) < 0.4).astype(float), np.arange(9) % 2
+    clusters = statistics(x, z, 3)
+    mean, chance = (x.sum(axis=0) + 0.5) / 10, 3 / 8
+    total = log_prior(clusters.counts, 0.5)
+    for k in range(2):
+        for j in range(8):
+            same, own, seen = 1.0, 1.0, [0.5, 0.5]
+            for bit in x[z == k][:, j].astype(int):
+                same *= mean[j] if bit else 1 - mean[j]
+                own *= seen[bit] / sum(seen)
+                seen[bit] += 1
+            total += math.log((1 - chance) * same + chance * own)
+    score = _dirichlet.evidence(Model(True, 8.0, 1.0, 1.0, math.log(0.5)), clusters, 0.0)[0]
+    assert score == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_compiled_and_interpreted_loops_agree(bits):
+    x, z = gaussians(n=40)
+    x = (x > 0).astype(np.float32) if bits else x.astype(np.float32)
+    z = (z + (np.arange(40) % 5 == 0)) % 4
+    model = Model(bits, 8.0, 4.0, 1.5, math.log(0.01))
+
+    def run(kind):
+        clusters, labels, square = statistics(x, z, 5), z.copy(), float((x**2).sum())
+        moves = kind(_dirichlet.map_sweeps)(model, x, labels, clusters, 10)
+        score, best = kind(_dirichlet.evidence)(model, clusters, square)
+        prediction = Predictive(np.zeros((5, 8)), np.zeros(5), np.zeros(5))
+        is_current = np.zeros(5, np.bool_)
+        assigned, floats = [], [score, *best]
+        for row in (x if bits else 3 * x)[:9]:
+            label, is_new, after = kind(_dirichlet.assign)(
+                model, clusters, row, square, prediction, is_current
+            )
+            assigned.append((label, is_new))
+            floats += after
+        W, b = kind(_dirichlet.linear_scores)(model, clusters)
+        near = kind(_dirichlet.nearest)(x, np.zeros(8), W, b)
+        exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned, near.tolist())
+        return floats, exact
+
+    (floats, exact), (same_floats, same_exact) = run(lambda f: f), run(interpreted)
+    assert exact == same_exact
+    assert floats == pytest.approx(same_floats, rel=1e-12)  # two libraries' lgamma
+
+
+# --- the estimator --------------------------------------------------------------------------------
+@pytest.mark.parametrize(("H", "level"), [(5, 2), (25, 20), (100, 50), (100, 100)])
+def test_a_new_state_is_recognised_at_its_first_observation(H, level):
+    x, states = observations(bm.comblock(H), level, 400, [0.02, 0.02, 0.96], seed=H)
+    oracle = DirichletMixture()
+    for i, row in enumerate(x):
+        oracle.partial_fit(row[None])
+        if i >= 4:  # a few observations do not tell how many states there are
+            assert oracle.n_labels_ == len(set(states[: i + 1]))
+    assert adjusted_rand_score(states, oracle.labels_) == 1.0
+    assert np.array_equal(oracle.predict(x), oracle.labels_)
+
+
+def test_fit_and_partial_fit_find_the_same_clusters():
+    x, states = observations(bm.comblock(50), 7, 300, [0.4, 0.2, 0.4])
+    online, at_once = DirichletMixture().partial_fit(x), DirichletMixture().fit(x)
+    assert adjusted_rand_score(states, online.labels_) == 1.0
+    assert adjusted_rand_score(online.labels_, at_once.labels_) == 1.0
+
+
+def test_it_finds_the_states_of_the_papers_locks():
+    for lock in (bm.lock_bernoulli(10), bm.lock_gaussian(10, sigma=0.2)):
+        x, states = observations(lock, 3, 300, [0.2, 0.3, 0.5])
+        assert adjusted_rand_score(states, DirichletMixture().partial_fit(x).labels_) == 1.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6), st.booleans())
+def test_labels_changes_and_statistics_stay_consistent(seed, n, d, bits):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, d)) * 10.0 ** random.integers(-3, 4)
+    x[random.random(n) < 0.3] = x[0]
+    if bits:
+        x = (x > 0).astype(float)
+    oracle = DirichletMixture(max_labels=4)
+    before = np.zeros(0, np.int64)
+    for row in x:
+        oracle.partial_fit(row[None])
+        changed = np.flatnonzero(oracle.labels_[:-1] != before)
+        assert np.array_equal(oracle.changed_labels(), changed)
+        before = oracle.labels_.copy()
+    assert len(oracle.labels_) == n
+    assert oracle.labels_.max() < oracle.n_labels_ <= 4
+    kept = oracle._x[:n].astype(np.float64)
+    counts, sums = statistics(kept, oracle.labels_, len(oracle._clusters.counts))
+    assert np.array_equal(counts, oracle._clusters.counts)
+    tolerance = 1e-5 * np.abs(kept).max() + 1e-12
+    assert sums == pytest.approx(oracle._clusters.sums, rel=1e-5, abs=tolerance)
+    assert set(oracle.predict(x)) <= set(oracle.labels_)
+
+
+def test_bits_that_turn_out_to_be_numbers_are_learnt_again():
+    oracle = DirichletMixture().partial_fit([[0.0, 1.0]] * 5)
+    assert oracle._model.bits
+    oracle.partial_fit([[0.5, 0.5]])
+    assert len(oracle.labels_) == 6
+    assert not oracle._model.bits
+
+
+def test_fit_forgets_what_was_learnt_before():
+    x, _ = gaussians()
+    once, again = DirichletMixture().fit(x), DirichletMixture().partial_fit(3 * x[:20, :5]).fit(x)
+    assert np.array_equal(once.labels_, again.labels_)
+    assert len(again.changed_labels()) == 0
+    assert np.array_equal(once.predict(2 * x), again.predict(2 * x))
+
+
+def test_it_is_an_incremental_oracle():
+    assert isinstance(DirichletMixture(), IncrementalOracle)
+    check_incremental_oracle(DirichletMixture())
+    check_incremental_oracle(DirichletMixture(), gaussians(n=50, apart=3.0)[0])
+
+
+def test_invalid_observations_are_refused():
+    oracle = DirichletMixture().partial_fit(np.ones((3, 2)))
+    for method in (oracle.partial_fit, oracle.predict):
+        with pytest.raises(ValueError, match="features"):
+            method(np.ones((1, 3)))
+        for value in (np.nan, np.inf, -np.inf):
+            with pytest.raises(ValueError, match=r"NaN|infinity"):
+                method(np.array([[value, 1.0]]))
+    assert len(oracle.labels_) == 3
+    with pytest.raises(ValueError, match="scale them down"):
+        DirichletMixture().fit(gaussians()[0] * 1e40)
+
+
+def test_invalid_parameters_are_refused():
+    for wrong, message in (
+        ({"max_labels": 0}, "max_labels must be an integer >= 1, got 0"),
+        ({"concentration": 0.0}, "concentration must be a number > 0, got 0.0"),
+        ({"concentration": float("nan")}, "concentration must be a number > 0"),
+        ({"concentration": "x"}, "concentration must be a number > 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DirichletMixture(**wrong).fit(gaussians()[0])
+    parameters = {"concentration": 0.5, "max_labels": 7}
+    assert clone(DirichletMixture(**parameters)).get_params() == parameters
+
+
+def test_there_are_never_more_than_max_labels():
+    for k in (1, 2):
+        assert DirichletMixture(max_labels=k).fit(gaussians()[0]).n_labels_ <= k
+        assert DirichletMixture(max_labels=k).partial_fit(gaussians()[0]).n_labels_ <= k
+
+
+def test_as_an_oracle_it_has_linear_scores():
+    x, states = observations(bm.comblock(20), 5, 200, [0.3, 0.3, 0.4])
+    fitted = fit_oracle(DirichletMixture(), x, np.uint64(1))
+    assert isinstance(fitted.predictor, LinearScores)
+    assert adjusted_rand_score(states, fitted.predict(x)) == 1.0
+    assert bm.URL(DirichletMixture()).fit(bm.lock_bernoulli(5), 2_000).value() == 0.5

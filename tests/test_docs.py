@@ -192,6 +192,12 @@ def test_the_files_that_pages_name_exist():
             assert (ROOT / name).is_file(), f"{page.name} names {name}"
 
 
+def test_no_line_of_text_is_taken_for_a_comment():
+    for page in PAGES:
+        lost = re.findall(r"^%.*", prose(page), re.MULTILINE)
+        assert not lost, f"{page.name}: MyST hides lines that begin with a percent sign: {lost}"
+
+
 def test_pictures_are_small_and_used():
     pages = "".join(page.read_text() for page in PAGES)
     for picture in (DOCS / "img").glob("*.png"):

@@ -356,7 +356,7 @@ def test_an_estimator_can_say_how_many_labels_it_has():
 class Chains(ClusterMixin, BaseEstimator):
     """Observations are alike if a chain of neighbours connects them, so labels can merge."""
 
-    def __init__(self, radius=0.8):
+    def __init__(self, radius=1.0):
         self.radius = radius
 
     def fit(self, X, y=None):
@@ -383,17 +383,17 @@ class Chains(ClusterMixin, BaseEstimator):
 
 @pytest.mark.parametrize("pooled", [True, False])
 def test_an_incremental_oracle_of_your_own_works_in_online_url(pooled):
-    assert isinstance(Chains(), IncrementalOracle)
-    check_incremental_oracle(Chains(radius=1.0))
     oracle = Chains(radius=1.0)
-    m = bm.lock_gaussian(horizon=3, sigma=0.15, seed=2)
-    agent = bm.OnlineURL(oracle, bm.UCBVI(), pool_levels=pooled).fit(m, 100)
-    assert agent.value() == 0.5
-    assert not hasattr(oracle, "X_")  # it worked on clones
+    assert isinstance(oracle, IncrementalOracle)
+    check_incremental_oracle(oracle)
+    agent = bm.OnlineURL(oracle, pool_levels=pooled).fit(bm.comblock(3, n_actions=3), 80)
+    assert agent.value() == 1.0
+    assert agent.accuracy().min() == 1.0
+    assert sum(entry.relabelled for entry in agent.history_) > 0
     learnt = agent.decoder_.fitted[0].predictor
-    assert len(learnt.labels_) == (100 * 4 if pooled else 100)
-    if pooled:
-        assert sum(entry.relabelled for entry in agent.history_) > 0
+    assert isinstance(learnt, Chains)
+    assert len(learnt.labels_) == (80 * 4 if pooled else 80)
+    assert not hasattr(oracle, "X_")  # it worked on clones
 
 
 def test_an_incremental_oracle_with_linear_scores_gives_a_compiled_decoder():

@@ -211,7 +211,7 @@ def _grid(
     widest = 0.6 + 0.075 * max(map(len, entries), default=1)  # an entry of the legend, in inches
     width = max(0.4 + 2.2 * columns, 0.2 + widest)
     in_a_row = max(min(len(entries), int(width / widest)), 1)
-    titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.085)) for panel in panels]
+    titles = [_wrapped(panel.title, int((width - 0.4) / columns / 0.07)) for panel in panels]
     lines = max((title.count("\n") for title in titles), default=0)
     height = 0.5 + 0.2 * -(-len(entries) // in_a_row) + (1.6 + 0.15 * lines) * rows
     with style():
@@ -220,7 +220,7 @@ def _grid(
         grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
         for ax, panel, title in zip(grid.flat, panels, titles):
             draw(ax, panel, looks)
-            ax.set_title(title, pad=4)
+            ax.set_title(title, pad=4, fontweight="normal")  # bold titles would wrap
         for ax in grid.flat[len(panels) :]:
             ax.remove()
         handles: dict[str, Artist] = {}

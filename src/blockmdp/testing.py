@@ -313,7 +313,7 @@ class OracleCheck:
 
     @property
     def g(self) -> NDArray[np.float64]:
-        """g(n, delta) for each size, (m,): a share 1 - delta of the seeds has no larger error."""
+        """Error g(n, delta) for each size, (m,), which 1 - delta of the seeds do not exceed."""
         return self._quantile(self.delta)
 
     def g_inverse(self, epsilon: float, delta: float | None = None) -> int:

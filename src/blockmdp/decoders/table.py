@@ -91,6 +91,11 @@ class FrozenTable:
     Observations that are not in the table get the label `n_labels`. Make one by
     `TableDecoder.frozen` or `FrozenTable.of`.
 
+    Attributes
+    ----------
+    dtype : np.dtype
+        Type of the numbers of an observation.
+
     Examples
     --------
     >>> import numpy as np

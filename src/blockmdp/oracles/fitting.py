@@ -93,7 +93,18 @@ class ConstantPredictor:
     """Label 0 for every observation, before anything was learnt."""
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the rows x (n, d)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Zeros.
+        """
         return np.zeros(len(x), np.int32)
 
 
@@ -393,7 +404,13 @@ def fit_oracle(
 
 
 def one_thread() -> Any:
-    """Return a context in which numerical libraries use one thread, so that results repeat."""
+    """Limit numerical libraries to one thread, so that results repeat.
+
+    Returns
+    -------
+    context manager
+        Restores the numbers of threads at the end.
+    """
     return _thread_pools().limit(limits=1)
 
 

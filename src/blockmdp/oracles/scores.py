@@ -32,7 +32,18 @@ class Predictor(Protocol):
     """Anything that labels rows: a fitted scikit-learn estimator, or its scores."""
 
     def predict(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the labels (n,) of the rows x (n, d)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,18 @@ class LinearScores:
     b: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the rows x (n, d)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         which = np.zeros(len(x), np.int64)
         return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
 
@@ -75,7 +97,18 @@ class QuadraticScores:
     c: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the rows x (n, d)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         return np.asarray(quadratic_labels(x, self.W, self.b, self.c), np.int32)
 
 
@@ -101,7 +134,18 @@ class NetworkScores:
     c: Array
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the labels (n,) of the rows x (n, d)."""
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
         return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
 
 

@@ -31,7 +31,20 @@ class LabelStandard:
         self.D: dict[tuple[int, int], NDArray[Any]] = {}  # (level, s) -> D_{h,s}
 
     def confirm(self, f: FittedDecoder, test: Observations) -> list[tuple[int, int]]:
-        """Add what the test data confirm, and return each (level, label) added (lines 9-12)."""
+        """Add the labels that the test data confirm (Algorithm 2, lines 9-12).
+
+        Parameters
+        ----------
+        f : FittedDecoder
+            Decoder whose labels are tested.
+        test : Observations
+            Test data D''.
+
+        Returns
+        -------
+        list of (int, int)
+            Each (level, label) added.
+        """
         added = []
         levels = np.zeros_like(test.levels) if self.pooled else test.levels
         labels = f.decode(test.levels, test.x)
@@ -50,7 +63,20 @@ class LabelStandard:
 
 
 def fix_label(f: FittedDecoder, Z: LabelStandard) -> FittedDecoder:
-    """Give the labels of a new decoder the names that Z has for them (Algorithm 3)."""
+    """Give the labels of a new decoder the names that Z has for them (Algorithm 3).
+
+    Parameters
+    ----------
+    f : FittedDecoder
+        The new decoder.
+    Z : LabelStandard
+        Examples of the confirmed labels.
+
+    Returns
+    -------
+    FittedDecoder
+        The same decoder with other names.
+    """
     f = f.widened(Z.n_labels)
     for (h, s), D in Z.D.items():  # 2
         labels = f.decode(np.full(len(D), h), D)

@@ -85,7 +85,20 @@ class TSR:
     fits: int = 0
 
     def decoder(self, pi: NDArray[np.float64], k: int) -> FittedDecoder:
-        """Train the decoder for the policy pi (H, n_labels, A) of episode k (from 1)."""
+        """Train the decoder for the policy of an episode.
+
+        Parameters
+        ----------
+        pi : ndarray of shape (H, n_labels, A)
+            The learner's policy.
+        k : int
+            Number of the episode, from 1.
+
+        Returns
+        -------
+        FittedDecoder
+            The decoder, also kept for the next call.
+        """
         batch = float(self.B)
         for _ in range(self.J):  # 3
             policy = Policy(pi, self.f)
@@ -107,6 +120,20 @@ class TSR:
         """Train on what the learner has just seen, as in the experiments.
 
         Half of it joins the training data. The other half tests the decoder, and joins afterwards.
+
+        Parameters
+        ----------
+        pi : ndarray of shape (H, n_labels, A)
+            The learner's policy.
+        fresh : Observations
+            What the learner has seen since the last training.
+        k : int
+            Number of the episode, from 1.
+
+        Returns
+        -------
+        FittedDecoder
+            The decoder, also kept for the next call.
         """
         fresh = self._shuffled(fresh)
         rows = _rows_by_level(fresh.levels)

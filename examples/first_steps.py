@@ -48,8 +48,8 @@ figure = agent.plot()
 # %%
 # Compare with an agent that sees the latent states
 # --------------------------------------------------
-# No agent can learn faster than one that sees the latent states. ``URL`` needs about 80
-# trajectories more, which train its oracle.
+# The same learner on the latent states is the best that can be expected. ``URL`` needs 80 more
+# trajectories, which train and test its oracle.
 skyline = bm.Tabular(on="latent").fit(m, episodes=10_000, seed=0)
 
 

@@ -62,8 +62,8 @@ class Centres(ClusterMixin, BaseEstimator):
 # %%
 # Use it
 # ------
-# On this lock two observations of the same state are about 0.6 apart, and observations of
-# different states more than 1.
+# On this lock, two observations of the same state are about 0.5 apart, and observations of
+# different states about 1.5.
 m = bm.lock_gaussian(horizon=10, switch=0.2, sigma=0.1, seed=0)
 agent = bm.OnlineURL(Centres(radius=1.0)).fit(m, episodes=1_000, seed=0)
 print(f"accuracy {agent.accuracy().min():.3f}, value {agent.value():.3f} of {m.optimal_value()}")

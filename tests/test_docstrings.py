@@ -1,4 +1,4 @@
-"""Every public name has a numpydoc docstring: parameters with types, what it returns, an example."""
+"""Every public name has a complete numpydoc docstring: parameters, returns and an example."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import blockmdp
 
 validate = pytest.importorskip("numpydoc.validate").validate
 
-CHECKS = set(
-    "GL05 GL06 GL07 GL08 SS01 SS02 SS03 SS04 SS06 PR01 PR02 PR03 PR04 PR05 PR06 PR07 PR08 PR09 "
-    "RT01 RT03 RT04 RT05 SA02 SA03 SA04 EX01".split()
-)
+CHECKS = {
+    *(f"GL0{i}" for i in (5, 6, 7, 8)),
+    *(f"SS0{i}" for i in (1, 2, 3, 4, 6)),
+    *(f"PR0{i}" for i in range(1, 10)),
+    *(f"RT0{i}" for i in (1, 3, 4, 5)),
+    *(f"SA0{i}" for i in (2, 3, 4)),
+    "EX01",
+}
 
 
 NO_EXAMPLES = ("blockmdp.plots.", "blockmdp.rng.", "blockmdp.oracles.check_is_oracle")

@@ -400,3 +400,14 @@ def test_check_learner_names_what_is_wrong_with_a_broken_learner():
     ):
         with pytest.raises(AssertionError, match=message):
             check_learner(broken())
+
+
+def test_check_learner_wants_an_instance_and_integer_actions():
+    with pytest.raises(AssertionError, match=r"pass an instance: check_learner\(OracleQ\(\)\)"):
+        check_learner(OracleQ)
+
+    class Silent(OracleQ):
+        act = staticmethod(lambda tables, k, h, s, key: None)
+
+    with pytest.raises(AssertionError, match=r"Silent\.act returned None; actions are"):
+        check_learner(Silent())

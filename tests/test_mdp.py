@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blockmdp import rng
 from blockmdp.dynamics import first_state, next_state, sample_reward
-from blockmdp.emissions import OneHotBernoulli, PerLevel
+from blockmdp.emissions import Emission, OneHotBernoulli, PerLevel
 from blockmdp.mdp import BlockMDP
 
 exact = settings(deadline=None, max_examples=30)
@@ -167,7 +167,7 @@ def test_among_equally_good_actions_the_optimal_policy_takes_the_first():
 
 
 # --- rewards of smaller shapes --------------------------------------------------------------------
-SHAPES = [(), (2,), (1,), (3, 1), (2, 1, 1), (2, 3, 2), (4, 1, 1, 1), (4, 2, 3, 2), (1, 1, 1, 2)]
+SHAPES = [(), (2,), (1,), (1, 1, 3, 1), (1, 2, 1, 1), (4, 1, 1, 1), (4, 2, 3, 2), (1, 1, 1, 2)]
 
 
 def test_rewards_and_their_probabilities_broadcast_against_the_transitions():
@@ -336,7 +336,7 @@ BAD = {
     ),
     "rewards of another shape": (
         {"rewards": np.zeros((3, 2))[:, :, None]},
-        r"rewards must have the shape \(H, S, A, S\) = \(3, 2, 4, 2\).*\(3, 2, 1\)",
+        r"rewards must be a number, a vector .*\(3, 2, 1\) is ambiguous",
     ),
     "rewards of too many axes": ({"rewards": np.zeros((1, 3, 2, 4, 2))}, r"rewards must have"),
     "rewards as text": ({"rewards": "many"}, "rewards must be an array of numbers"),
@@ -545,3 +545,34 @@ def test_states_and_rewards_have_the_probabilities_of_the_tables():
         assert set(np.unique(here)) == {0.0, m.rewards[1, 0, 2, t]}
         p = m.reward_probability[1, 0, 2, t]
         assert abs((here > 0).mean() - p) < 4 * np.sqrt(p * (1 - p) / len(here))
+
+
+# --- mistakes of newcomers ------------------------------------------------------------------------
+def test_rewards_by_state_and_action_alone_are_ambiguous():
+    for shape in [(2, 2), (1, 2, 2)]:
+        with pytest.raises(ValueError, match=r"ambiguous. Write R\[None, :, :, None\]"):
+            BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), np.zeros(shape), emission=Unsound(2, 3))
+
+
+class Unsound(Emission):
+    """An emission that may have a mistake."""
+
+    def __init__(self, n_states, dim, mistake=""):
+        self.n_states, self.mistake = n_states, mistake
+        if mistake != "no dim":
+            self.dim = dim
+
+    def sample(self, level, states, keys):
+        if self.mistake == "not repeatable":
+            return np.random.default_rng().normal(size=(len(states), self.dim))
+        return np.zeros((len(states), self.dim + (self.mistake == "too wide")))
+
+
+def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
+    for mistake, words in {
+        "no dim": "Unsound must set dim",
+        "too wide": r"Unsound.sample must return shape \(n, dim\) = \(2, 3\), got \(2, 4\)",
+        "not repeatable": "different observations for the same keys",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), 0.0, emission=Unsound(2, 3, mistake))

@@ -100,7 +100,7 @@ def ran(tmp_path_factory):
         folder = tmp_path_factory.mktemp("ran")
         (folder / "results_own.py").write_text(OWN)
         (folder / "small.toml").write_text(TEXT)
-        printed = command("run", folder / "small.toml", "--out", folder / "out", "--jobs", 2)
+        printed = command("run", folder / "small.toml", "--out", folder / "out", "--jobs", 1)
         yield SimpleNamespace(folder=folder, printed=printed)
 
 

@@ -434,3 +434,14 @@ def test_fifty_thousand_episodes_of_observations_fit_into_a_gigabyte():
     episodes, kilobytes = map(int, python(code).split())
     assert episodes == 50_000
     assert kilobytes < 1_000_000
+
+
+def test_the_name_of_a_problem_is_not_an_id():
+    with pytest.raises(ValueError, match=r"'lock_bernoulli' is a function.*bm.lock_bernoulli\(\)"):
+        Tabular().fit("lock_bernoulli", 10)
+
+
+def test_a_policy_is_valued_on_a_problem_of_its_own_size_only():
+    agent = Tabular().fit(lock_bernoulli(horizon=3), 10)
+    with pytest.raises(ValueError, match="horizon 3 and 4 actions, but LockBernoulli has"):
+        agent.value(on=lock_bernoulli(horizon=4))

@@ -112,6 +112,7 @@ class BlockMDP:
             raise ValueError(f"reward_probability{_at(i)} must be in [0, 1], got {p[i]}")
         if not isinstance(emission, Emission):
             raise ValueError(f"emission must be a blockmdp.emissions.Emission, got {emission!r}")
+        _check_emission(emission)
         if emission.n_states != P.shape[1]:
             raise ValueError(
                 f"emission has {emission.n_states} latent states, but transitions have {P.shape[1]}"
@@ -339,6 +340,12 @@ def _array(field: str, value: ArrayLike) -> Array:
 def _broadcast(field: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """Copy a value into an array of a given shape."""
     array = _array(field, value)
+    if array.ndim in (2, 3):
+        raise ValueError(
+            f"{field} must be a number, a vector (S,) by next state, or have four axes (H, S, A, "
+            f"S); {array.shape} is ambiguous. Write R[None, :, :, None] for R[s, a], and "
+            "R[..., None] for R[h, s, a]"
+        )
     try:
         return np.broadcast_to(array, shape).copy()
     except ValueError:
@@ -346,6 +353,26 @@ def _broadcast(field: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
             f"{field} must have the shape (H, S, A, S) = {shape}, or one that broadcasts to it, "
             f"got {array.shape}"
         ) from None
+
+
+def _check_emission(emission: Emission) -> None:
+    """Draw two observations, to find mistakes in a user's own emission early."""
+    name = type(emission).__name__
+    for field in ("n_states", "dim"):
+        if not hasattr(emission, field):
+            raise ValueError(f"{name} must set {field}")
+    states = np.arange(min(2, emission.n_states))
+    keys = rng.children(streams.sampling(0, 0, 0), 0, len(states))
+    one, two = (np.asarray(emission.sample(0, states, keys)) for _ in range(2))
+    if one.shape != (len(states), emission.dim):
+        raise ValueError(
+            f"{name}.sample must return shape (n, dim) = {(len(states), emission.dim)}, got "
+            f"{one.shape}"
+        )
+    if not np.array_equal(one, two, equal_nan=one.dtype.kind == "f"):
+        raise ValueError(
+            f"{name}.sample gives different observations for the same keys: draw from the keys only"
+        )
 
 
 def _check_distributions(field: str, p: Array) -> None:

@@ -45,6 +45,12 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
     0.5
     """
     S, A = mdp.n_states, mdp.n_actions
+    if policy.pi.shape[::2] != (mdp.horizon, A):
+        H, _, actions = policy.pi.shape
+        raise ValueError(
+            f"the policy has horizon {H} and {actions} actions, but {mdp.name} has horizon "
+            f"{mdp.horizon} and {A} actions"
+        )
     on_states = np.empty((mdp.horizon, S, A))
     for h in range(mdp.horizon):
         if policy.decoder is None:

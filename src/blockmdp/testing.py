@@ -59,6 +59,9 @@ def check_learner(learner: Learner) -> None:
     >>> bm.testing.check_learner(bm.OracleQ())
     """
     name = type(learner).__name__
+    assert not isinstance(learner, type), (
+        f"pass an instance: check_learner({getattr(learner, '__name__', '')}()), with brackets"
+    )
     assert isinstance(learner, Learner), f"{name} must subclass blockmdp.Learner"
     H, S, A, episodes = 3, 3, 4, 200
     tables = learner.tables(H, S, A, episodes)
@@ -80,7 +83,7 @@ def check_learner(learner: Learner) -> None:
 
     key = np.uint64(12345)
     before = _copy(tables)
-    actions = {int(learner.act(tables, 0, 0, 0, key)) for _ in range(5)}
+    actions = {_integer(learner.act(tables, 0, 0, 0, key), name, A) for _ in range(100)}
     assert len(actions) == 1, (
         f"{name}.act gives different actions for the same key: draw from the key only"
     )
@@ -146,6 +149,13 @@ def _with_checked_actions(learner: Learner, A: int) -> Learner:
     learner = copy(learner)
     object.__setattr__(learner, "act", checked)
     return learner
+
+
+def _integer(action: Any, name: str, A: int) -> int:
+    assert isinstance(action, int | np.integer), (
+        f"{name}.act returned {action!r}; actions are the integers 0, ..., {A - 1}"
+    )
+    return int(action)
 
 
 def _field(tables: Any, i: int) -> str:

@@ -103,8 +103,8 @@ class Agent(ABC):
             Problem to learn: a Block MDP, a Gymnasium environment, a vector of them, or the id of
             an environment.
         episodes : int
-            Number of learning episodes. Trajectories for an oracle or for exploration come on top;
-            `ledger_` counts them all.
+            Number of learning episodes. Trajectories for an oracle or for exploration are
+            additional; `ledger_` counts them all.
         seed : int, default=0
             Seed of the environment, of the learner's choices and of the oracle's random states.
         engine : {"auto", "compiled", "interpreted", "stepwise"}, default="auto"
@@ -114,7 +114,7 @@ class Agent(ABC):
         horizon : int or None, default=None
             Longest episode, for a Gymnasium environment that does not state it.
         record : bool, default=False
-            Keep the policies of the way in `history_`, so that `plot` can show how they improved.
+            Keep intermediate policies in `history_`, so that `plot` can show how they improved.
 
         Returns
         -------

@@ -96,7 +96,12 @@ class Pool:
         idle: float | None = None,
     ) -> None:
         self.timeout = timeout
-        self._options = {"memory": memory, "folder": folder, "idle": idle}
+        self._options = {
+            "memory": memory,
+            "folder": folder,
+            "idle": idle,
+            "has_timeout": timeout is not None,
+        }
         self._jobs = jobs
         self._workers: list[_Worker] = []
 
@@ -294,9 +299,10 @@ def work() -> None:
     if options["memory"]:
         limit = int(options["memory"] * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    rng.root(0)  # the first compiled function loads all of numba, which is not a run's own time
+    if options["has_timeout"]:
+        rng.root(0)  # the first compiled function loads all of numba, which must not count
     pipe.send("ready")
-    while pipe.poll(options.get("idle")):
+    while pipe.poll(options["idle"]):
         try:
             content, seed = pipe.recv()
         except EOFError:

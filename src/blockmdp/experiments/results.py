@@ -474,8 +474,8 @@ def _common(lines: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 def _optimum(setting: Setting) -> float | None:
     """Return the optimal value of a setting's problem, None if it is unknown."""
-    seed = {"seed": 0} if takes_seed(setting.problem) else {}
     try:
+        seed = {"seed": 0} if takes_seed(setting.problem) else {}
         return optimal_value(build("problem", setting.problem, **seed))
     except Exception:  # a user's problem that cannot be made here
         return None

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
+from blockmdp import envs
 from blockmdp.checks import check_integer
 from blockmdp.envs.gym import BlockMDPEnv, mdp_of
 from blockmdp.mdp import BlockMDP
@@ -72,6 +73,10 @@ def make_simulator(
         )
     if horizon is not None:
         horizon = check_integer("horizon", horizon, 1)
+    if isinstance(problem, str) and hasattr(envs, problem):
+        raise ValueError(
+            f"{problem!r} is a function, not the id of an environment: give fit bm.{problem}()"
+        )
     if isinstance(problem, str):
         problem = gym.make(problem)
     if isinstance(problem, gym.vector.VectorEnv):

@@ -216,7 +216,8 @@ class OnlineDecoder:
         oracle, n = self.oracles[g], len(rows)
         oracle.partial_fit(rows)
         labels, changed = oracle.labels_, oracle.changed_labels()
-        self._n_labels[g] = getattr(oracle, "n_labels_", int(labels.max()) + 1)
+        n_labels = getattr(oracle, "n_labels_", None)
+        self._n_labels[g] = int(labels.max()) + 1 if n_labels is None else n_labels
         self.n_labels = max(self.n_labels, int(self._n_labels[g]))
         if len(changed) == 0:
             first = 0 if self.pooled else g

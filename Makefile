@@ -12,15 +12,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow test-paper lint paper docs bench lock clean
+.PHONY: help setup test test-integration test-slow test-paper lint paper docs bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: $(INSTALLED) ## make .venv and install the package with its locked dependencies
 
 test: $(INSTALLED) ## run the fast tests and check how much of the code they cover
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-integration: $(INSTALLED) ## run whole programs: the docs, the examples, kills, a cluster, a browser
+	$(BIN)/python -m pytest -m integration -n 2
 
 test-slow: $(INSTALLED) ## run the statistical tests, which take minutes
 	$(BIN)/python -m pytest -m slow -n 2

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from blockmdp.experiments.runs import execute
 
 PATIENCE = 300  # seconds after which a test fails that waits for something certain to happen
@@ -129,7 +131,8 @@ def make_lab(folder: Path) -> Path:
     """Write a user's module and study files."""
     (folder / "faulty.py").write_text(MODULE)
     (folder / "steady.toml").write_text(STEADY_STUDY.format(seeds=STEADY_RUNS // 2, nap=0.05))
-    (folder / "long.toml").write_text(STEADY_STUDY.format(seeds=2, nap="[0.0, 10_000.0]"))
+    long = "[0.0, 0.001, 10_000.0]"  # a cluster may swap neighbours, so the first two are short
+    (folder / "long.toml").write_text(STEADY_STUDY.format(seeds=2, nap=long))
     (folder / "faulty.toml").write_text(FAULTY_STUDY)
     return folder
 
@@ -270,6 +273,19 @@ def _stat(pid):
     except (FileNotFoundError, ProcessLookupError):
         return None
     return [before.split()[0], *after.split()[:2]]
+
+
+# --- disks ----------------------------------------------------------------------------------------
+def mount(folder, *options):
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", *options, "tmpfs", folder], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
+
+
+def unmount(folder):
+    subprocess.run(["umount", "-l", folder], check=True)
 
 
 # --- stores ---------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def prose(page: Path) -> str:
     return "\n".join(kept)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
 )

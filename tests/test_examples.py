@@ -53,6 +53,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_draws_a_picture(name, monkeypatch, tmp_path, capsys):
     matplotlib.use("agg")

@@ -93,6 +93,7 @@ def package(tmp_path_factory):
 EXPECTED = branches(np.array([7], np.uint64), 3)[0]
 
 
+@pytest.mark.integration
 def test_a_second_process_loads_the_loop_and_adds_nothing_to_the_cache(package, tmp_path):
     first, files = run(FIT, package, NUMBA_CACHE_DIR=str(tmp_path)), set(tmp_path.rglob("*.nb?"))
     assert (first.hits, first.misses) == (0, 1)
@@ -102,6 +103,7 @@ def test_a_second_process_loads_the_loop_and_adds_nothing_to_the_cache(package, 
     assert set(tmp_path.rglob("*.nb?")) == files  # also none for the learner of the user
 
 
+@pytest.mark.integration
 def test_a_change_to_a_function_inlined_from_another_file_is_noticed(package, tmp_path):
     before = run(BRANCHES, package, NUMBA_CACHE_DIR=str(tmp_path))
     assert (before.hits, before.misses) == (0, 1)
@@ -119,6 +121,7 @@ def test_a_change_to_a_function_inlined_from_another_file_is_noticed(package, tm
     assert after.compiled == after.interpreted != before.compiled
 
 
+@pytest.mark.integration
 def test_without_a_cache_directory_loops_compile_in_memory(tmp_path):
     package = copy_package(tmp_path)
     for folder in (package, *filter(Path.is_dir, package.rglob("*"))):
@@ -130,6 +133,7 @@ def test_without_a_cache_directory_loops_compile_in_memory(tmp_path):
     assert printed.compiled == printed.interpreted == str(EXPECTED)
 
 
+@pytest.mark.integration
 def test_in_a_read_only_home_loops_compile_in_memory(tmp_path):
     package, home = copy_package(tmp_path), tmp_path / "home"
     home.mkdir()

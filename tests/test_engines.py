@@ -375,6 +375,7 @@ def digest():
     return sha.hexdigest()
 
 
+@pytest.mark.integration
 def test_without_the_compiler_every_number_is_the_same(monkeypatch):
     code = (
         "import numba, blockmdp.tapes, test_engines\n"

@@ -344,6 +344,7 @@ def test_the_users_settings_neither_change_nor_matter():
         assert png(figure) == plain
 
 
+@pytest.mark.integration
 def test_drawing_needs_no_pyplot_and_importing_blockmdp_no_matplotlib():
     code = """
 import sys

@@ -220,6 +220,7 @@ def test_observations_of_a_state_are_all_images_of_its_digit_and_no_others():
         assert {v.tobytes() for v in x} == {v.tobytes() for v in m.emission.images[s]}
 
 
+@pytest.mark.integration
 def test_scikit_learn_is_imported_only_for_digits():
     code = (
         "import sys, blockmdp, blockmdp.envs\n"

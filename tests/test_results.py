@@ -687,6 +687,7 @@ def test_the_store_knows_the_whole_study_if_a_part_was_run(tmp_path):
     assert seen.seeds == study.seeds
 
 
+@pytest.mark.integration
 def test_showing_results_does_not_import_scikit_learn(ran):
     out = str(ran.folder / "out")
     code = (
@@ -696,6 +697,7 @@ def test_showing_results_does_not_import_scikit_learn(ran):
     assert python(code).split()[-1] == "False"
 
 
+@pytest.mark.integration
 def test_a_reader_that_goes_away_causes_no_traceback(ran):
     table = [sys.executable, "-m", "blockmdp.cli", "table", str(ran.folder / "out")]
     with subprocess.Popen(table, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -605,6 +605,7 @@ def tail_keys(n: int) -> np.ndarray:
     return tail[:n]
 
 
+@pytest.mark.integration
 def test_without_the_compiler_all_numbers_are_the_same(tmp_path):
     keys = np.concatenate([ziggurat_edges(), tail_keys(100), keys_of(42, 2000)])
     np.save(tmp_path / "keys.npy", keys)

@@ -421,6 +421,7 @@ def test_act_knows_an_observation_whatever_the_type_of_its_numbers(kind):
 
 
 # --- what it needs --------------------------------------------------------------------------------
+@pytest.mark.integration
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_fifty_thousand_episodes_of_observations_fit_into_a_gigabyte():
     code = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +76,9 @@ def same(one, other):
     )
 
 
-@pytest.fixture
-def rollouts(monkeypatch):
-    """What was asked of `rollout`: (kind, n, policies), in order; learning is ("learn", n, ())."""
+@contextmanager
+def recorded_rollouts():
+    """What is asked of `rollout`: (kind, n, policies), in order; learning is ("learn", n, ())."""
     asked = []
     rollout, learn = BlockSimulator.rollout, BlockSimulator.learn
 
@@ -91,13 +92,14 @@ def rollouts(monkeypatch):
         asked.append(("learn", run.k - before, ()))
         return seen
 
-    monkeypatch.setattr(BlockSimulator, "rollout", rolling)
-    monkeypatch.setattr(BlockSimulator, "learn", learning)
-    return asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockSimulator, "rollout", rolling)
+        patch.setattr(BlockSimulator, "learn", learning)
+        yield asked
 
 
-@pytest.fixture
-def trainings(monkeypatch):
+@contextmanager
+def recorded_trainings():
     """The data and the test data of each training of a decoder."""
     seen = []
     train = TSR._train
@@ -106,8 +108,21 @@ def trainings(monkeypatch):
         seen.append((D, test))
         train(self, D, test, *arguments)
 
-    monkeypatch.setattr(TSR, "_train", training)
-    return seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TSR, "_train", training)
+        yield seen
+
+
+@pytest.fixture
+def rollouts():
+    with recorded_rollouts() as asked:
+        yield asked
+
+
+@pytest.fixture
+def trainings():
+    with recorded_trainings() as seen:
+        yield seen
 
 
 # --- the constants --------------------------------------------------------------------------------
@@ -183,13 +198,14 @@ def test_theory_departs_in_nothing():
 K, J, B, N, L = 3, 7, 4, 2, 266  # J = (2 + 1) 2 + 1; N, L for epsilon = 0.5, delta = 0.1
 
 
-@pytest.fixture
-def theory(rollouts, trainings):
+@pytest.fixture(scope="module")
+def theory():
     """A run of Algorithm 1, with all that it asked for."""
     agent = URL.theory(
         kmeans(2), OracleQ(lr=0.5), epsilon=0.5, delta=0.1, horizon=2, n_states=2, batch=B
     )
-    agent.fit(another_emission_a_level(), episodes=K, seed=0)
+    with recorded_rollouts() as rollouts, recorded_trainings() as trainings:
+        agent.fit(another_emission_a_level(), episodes=K, seed=0)
     return agent, rollouts, trainings
 
 
@@ -596,6 +612,7 @@ def digest():
     return found.hexdigest()
 
 
+@pytest.mark.integration
 def test_with_the_compiler_switched_off_every_number_is_the_same():
     code = "import numba, test_url; print(numba.config.DISABLE_JIT, test_url.digest())"
     printed = python(code, env={"NUMBA_DISABLE_JIT": "1"})
@@ -618,15 +635,13 @@ def test_results_do_not_depend_on_the_size_of_batches_on_tapes(monkeypatch, orac
 
 # --- refits while learning ------------------------------------------------------------------------
 def test_retraining_every_episode_costs_no_reward_if_labels_are_matched_and_much_if_not():
-    mdp, episodes = lock_gaussian(horizon=4, switch=0.2, sigma=0.1, seed=3), 400
+    mdp, episodes = lock_gaussian(horizon=3, switch=0.2, sigma=0.1, seed=3), 300
     fixed, matched, unmatched = (
-        practice(kmeans(3, n_init=3), batch=60, memory=500, min_count=5, **fields).fit(
-            mdp, episodes, seed=3
-        )
+        practice(kmeans(3), batch=60, memory=300, min_count=5, **fields).fit(mdp, episodes, seed=3)
         for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "fix_labels": False})
     )
     late = slice(episodes // 2, None)
-    assert fixed.returns_[late].mean() > 0.4
+    assert fixed.returns_[late].mean() > 0.35
     assert matched.returns_[late].mean() > 0.9 * fixed.returns_[late].mean()
     assert unmatched.returns_[late].mean() < 0.6 * fixed.returns_[late].mean()
     assert len(matched.history_) == len(unmatched.history_) == episodes
@@ -698,6 +713,7 @@ print(*sizes)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_memory_does_not_grow_with_the_number_of_episodes():
     """But for a return and a count an episode. The observations alone would take 85 MB more."""

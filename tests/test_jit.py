@@ -200,6 +200,13 @@ def test_an_index_of_another_version_of_the_package_is_replaced(compile_double, 
     assert compile_double() == (1, 0)
 
 
+def test_a_change_to_a_users_own_file_is_noticed(compile_double, tmp_path):
+    assert compile_double() == (0, 1)
+    file = tmp_path / "doubling.py"
+    file.write_text(file.read_text().replace("2 * x", "x + x"))
+    assert compile_double() == (0, 1)
+
+
 # --- interpreted functions ------------------------------------------------------------------------
 def test_keys_overflow_without_a_warning_in_interpreted_functions():
     keys = rng.children(rng.root(0), 0, 5)  # warnings are errors in all tests

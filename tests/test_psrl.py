@@ -33,7 +33,7 @@ def test_a_bad_hyperparameter_raises():
 
 
 def test_a_drawn_value_has_the_posterior_distribution():
-    tables = bm.PSRL(unseen=0.5, wins=1.0, losses=1.0).tables(2, 3, 2, 10)
+    tables = bm.PSRL(unseen=1.0, wins=2.0, losses=1.0).tables(2, 3, 2, 10)  # masses of an episode
     for t in (0, 0, 0, 1):
         update(tables, 0, 0, 1, 0.0, t)
         update(tables, 1, t, 0, 0.0, 0)
@@ -45,6 +45,24 @@ def test_a_drawn_value_has_the_posterior_distribution():
     reward = random.beta(1, 5, size=200_000)
     y = np.minimum(1.0, reward + p[:, 0] + p[:, 2])
     assert stats.ks_2samp(x, y).pvalue > 1e-3
+
+
+def test_rewards_have_a_posterior_between_the_least_and_the_greatest():
+    tables = bm.PSRL(wins=1e-6, losses=1.0).tables(1, 1, 2, 10)
+    for r in (2.0, 2.0, 1.0, 0.0, -3.0):
+        update(tables, 0, 0, 1, r, 0)
+    keys = rng.children(np.uint64(3), 0, 20_000)
+    x = np.array([draw_value(tables, 0, 0, 1, key) for key in keys])
+    p = np.random.default_rng(0).dirichlet([2.5, 1.0, 2.5], size=200_000)  # 2, -3 and 0
+    assert stats.ks_2samp(x, 2 * p[:, 0] - 3 * p[:, 1]).pvalue > 1e-3
+
+
+def test_a_reward_that_is_always_the_same_is_known_after_one_visit():
+    tables = bm.PSRL(wins=1e-6, losses=1e-6).tables(1, 1, 2, 10)
+    for r in (-0.5, 5.0):
+        update(tables, 0, 0, int(r > 0), r, 0)
+    for key in rng.children(np.uint64(3), 0, 20):
+        assert draw_value(tables, 0, 0, 0, key) == pytest.approx(-0.5)
 
 
 def test_an_action_that_ends_the_episode_has_no_value_beyond_its_reward():
@@ -66,6 +84,68 @@ def test_untried_actions_are_optimal_and_each_plan_draws_another_model():
     twin = tables._replace(q=tables.q.copy(), v=tables.v.copy())
     interpreted(plan)(twin, 1, np.uint64(2))
     assert np.array_equal(twin.q, tables.q)
+
+
+def test_the_scale_is_learnt_from_the_returns():
+    learner = bm.PSRL()
+    tables = learner.tables(2, 2, 2, 10)
+    for episode, (first, second, v_max) in enumerate(
+        [(0.0, 0.0, 1.0), (0.0, 0.2, 1.0), (-1.0, 0.0, 2.4), (0.0, 3.0, 8.0)]
+    ):
+        update(tables, 0, 0, 0, first, 1)
+        update(tables, 1, 1, 0, second, 0)
+        plan(tables, episode, np.uint64(episode))
+        assert tables.q[0, 0, 1] == pytest.approx(v_max)
+    grown = learner.grow(tables, 2, 3, 2, 10)
+    update(grown, 0, 2, 0, 0.0, 2)
+    plan(grown, 4, np.uint64(4))
+    assert grown.q[0, 2, 1] == 8.0
+    fixed = bm.PSRL(v_max=4.0).tables(2, 2, 2, 10)
+    update(fixed, 0, 0, 0, 9.0, 1)
+    plan(fixed, 0, np.uint64(0))
+    assert fixed.q[0, 0, 1] == 4.0
+
+
+def test_the_policy_uses_no_action_that_was_never_tried():
+    learner = bm.PSRL()
+    tables = learner.tables(2, 2, 3, 10)
+    update(tables, 0, 0, 1, -1.0, 1)
+    update(tables, 1, 1, 2, -1.0, 0)
+    pi = learner.policy(tables)
+    assert pi[0, 0].tolist() == [0, 1, 0]
+    assert pi[1, 1].tolist() == [0, 0, 1]
+    assert pi.sum(axis=2) == pytest.approx(1.0)
+
+
+def lottery(H, seed, chance=0.1, advance=1.0, safe=0.05):
+    """A lock that pays 1 with some chance, or halfway lets the agent pass with some chance; one
+    action of the start gives a small reward for certain.
+    """
+    A = 4
+    random = np.random.default_rng(seed)
+    P, R, p = (np.zeros((H, 3, A, 3)) for _ in range(3))
+    P[:, 0, :, 1] = P[:, 1, :, 1] = P[:, 2, :, 2] = 1.0
+    for h, good in enumerate(random.integers(A, size=H)):
+        P[h, 0, good] = 1.0, 0.0, 0.0
+        if h == H // 2:
+            P[h, 0, good] = advance, 1.0 - advance, 0.0
+        if h == 0:
+            other = (good + 1) % A
+            P[h, 0, other], R[h, 0, other], p[h, 0, other] = (0, 0, 1), safe, 1.0
+        if h == H - 1:
+            R[h, 0, good], p[h, 0, good] = 1.0, chance
+    return bm.BlockMDP([1, 0, 0], P, R, p, emission=bm.OneHotBernoulli(3, 2))
+
+
+def test_psrl_does_not_get_stuck_where_one_visit_tells_little():
+    stuck = solved = 0
+    for options in ({"chance": 0.1}, {"chance": 1.0, "advance": 0.1}):
+        for seed in range(6):
+            m = lottery(3, seed, **options)
+            solved += bm.Tabular(bm.PSRL()).fit(m, 4_000, seed=seed).value() > 0.099
+            stuck += bm.Tabular(bm.UCBVI(bonus=0.0)).fit(m, 4_000, seed=seed).value() < 0.051
+    assert solved >= 11
+    assert stuck >= 6  # what believes one visit stays with the small reward
 
 
 def test_all_engines_give_the_same_returns():

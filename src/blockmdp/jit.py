@@ -66,7 +66,11 @@ def _cache(compiled: Any) -> None:
     """Store the machine code of a compiled function on disk."""
     compiled.enable_caching()
     file = compiled._cache._cache_file
-    file._source_stamp = _STAMP
+    source = Path(compiled.py_func.__code__.co_filename)
+    if Path(__file__).parent in source.parents:
+        file._source_stamp = _STAMP
+    else:  # a user's file, whose changes count too
+        file._source_stamp = (_STAMP, file._source_stamp)
     file._load_index = _or_empty(file._load_index)
 
 

@@ -3,9 +3,13 @@
 After each episode, `plan` draws a model from the posterior and solves it. The learner follows the
 optimal policy of this model in the next episode.
 
-Rewards in [0, v_max] have a beta posterior. Next states have a Dirichlet posterior: one count for
-each transition seen, and a prior mass on a state never seen before, which is worth `v_max`. Actions
-that were never tried are worth `v_max` too.
+The posterior of an action is a Dirichlet distribution over what it can pay, and another over the
+next states. What was seen has its counts. A reward between 0 and the largest (or smallest) reward
+seen counts as a part of that reward and a part of nothing. Two small prior masses stand for what
+was never seen: a reward, and a next state, each worth as much as an episode may be worth. They are
+divided by the horizon, so that the surprises expected of a whole episode do not grow with it: with
+few data the learner then trusts what it saw once, but it always tries again. Actions that were
+never tried are worth `v_max`.
 """
 
 from __future__ import annotations
@@ -32,13 +36,16 @@ class Tables(NamedTuple):
     v: NDArray[np.float64]  # (H + 1, S), 0 at level H
     n: NDArray[np.int32]  # (H, S, A), number of visits
     m: NDArray[np.int32]  # (H, S, A, S), number of transitions; none if a visit ended the episode
-    r: NDArray[np.float64]  # (H, S, A), sum of rewards
+    r: NDArray[np.float64]  # (H, S, A, 2), sums of positive and of negative rewards
     order: NDArray[np.int32]  # (H, S), 0 for the first state met at a level, ...; -1 if never met
     met: NDArray[np.int32]  # (H,), number of states met
+    returns: NDArray[np.float64]  # (3,), return of this episode so far; least and greatest of all
+    rewards: NDArray[np.float64]  # (2,), least and greatest reward; 0 counts as seen
+    scale: NDArray[np.float64]  # (2,), what a surprise is worth, and v_max
     unseen: float  # prior mass of next states never seen
-    wins: float  # prior of rewards
-    losses: float
-    v_max: float
+    wins: float  # prior mass of rewards never seen
+    losses: float  # prior mass of no reward
+    learns_scale: bool
 
 
 @inlined
@@ -52,9 +59,27 @@ def update(tables, h, s, a, r, s_next):
         tables.order[h, s] = tables.met[h]
         tables.met[h] += 1
     tables.n[h, s, a] += 1
-    tables.r[h, s, a] += r
+    tables.r[h, s, a, 0 if r > 0.0 else 1] += r
     if s_next >= 0:
         tables.m[h, s, a, s_next] += 1
+    returns, rewards = tables.returns, tables.rewards
+    returns[0] = r if h == 0 else returns[0] + r
+    returns[1] = min(returns[1], returns[0])
+    returns[2] = max(returns[2], returns[0])
+    rewards[0] = min(rewards[0], r)
+    rewards[1] = max(rewards[1], r)
+
+
+@inlined
+def learn_scale(tables):
+    """Learn what an episode may be worth: at least 1, and more if returns differ by more.
+
+    An action that was never tried may be worth twice as much as any difference seen so far, so that
+    a small reward does not end the search for larger ones.
+    """
+    width = tables.returns[2] - tables.returns[1]
+    tables.scale[0] = max(1.0, width)
+    tables.scale[1] = max(1.0, 2.0 * width)
 
 
 @inlined
@@ -62,30 +87,48 @@ def draw_value(tables, h, s, a, key):
     """Draw the value of an action from the posterior, given the values of the next level."""
     H, S, _ = tables.q.shape
     n = tables.n[h, s, a]
-    paid = tables.r[h, s, a] / tables.v_max if tables.v_max > 0.0 else 0.0
-    won = gamma(key, 0, tables.wins + max(paid, 0.0))
-    lost = gamma(key, 1, tables.losses + max(n - paid, 0.0))
-    reward = tables.v_max * won / (won + lost)
+    surprise = tables.scale[0]
+    v_max = tables.scale[1]
+    won, lost = 0.0, 0.0
+    if tables.r[h, s, a, 0] > 0.0:
+        won = tables.r[h, s, a, 0] / tables.rewards[1]
+    if tables.r[h, s, a, 1] < 0.0:
+        lost = tables.r[h, s, a, 1] / tables.rewards[0]
+    g = gamma(key, 0, tables.wins)
+    total = g * surprise
+    mass = g + gamma(key, 1, tables.losses + max(n - won - lost, 0.0))
+    if won > 0.0:
+        g = gamma(key, 2, won)
+        mass += g
+        total += g * tables.rewards[1]
+    if lost > 0.0:
+        g = gamma(key, 3, lost)
+        mass += g
+        total += g * tables.rewards[0]
+    reward = total / mass
     if h == H - 1:
         return reward
-    mass = gamma(key, 2, tables.unseen)
-    total = mass * tables.v_max
+    mass = gamma(key, 4, tables.unseen)
+    total = mass * surprise
     ended = n
     for t in range(S):
         count = tables.m[h, s, a, t]
         if count > 0:
-            g = gamma(key, 5 + tables.order[h + 1, t], count)
+            order = tables.order[h + 1, t]
+            g = gamma(key, 7 + order, count)
             mass += g
-            total += g * tables.v[h + 1, t]
+            total += g * (tables.v[h + 1, t] if order >= 0 else v_max)
             ended -= count
     if ended > 0:
-        mass += gamma(key, 3, ended)
-    return min(tables.v_max, reward + total / mass)
+        mass += gamma(key, 5, ended)
+    return min(v_max, reward + total / mass)
 
 
 @inlined
 def plan(tables, k, key):
     H, S, A = tables.q.shape
+    if tables.learns_scale:
+        learn_scale(tables)
     for i in range(H):
         h = H - 1 - i
         for s in range(S):
@@ -95,6 +138,7 @@ def plan(tables, k, key):
             # by the order of first visits: engines may number observations differently
             state_key = np.uint64(child(np.uint64(child(key, h)), tables.order[h, s]))
             for a in range(A):
+                tables.q[h, s, a] = tables.scale[1]
                 if tables.n[h, s, a] > 0:
                     action_key = np.uint64(child(state_key, a))
                     tables.q[h, s, a] = draw_value(tables, h, s, a, action_key)
@@ -114,13 +158,15 @@ class PSRL(Learner):
     Parameters
     ----------
     unseen : float, default=0.01
-        Prior mass of next states never seen, which are worth `v_max`.
-    wins : float, default=0.1
-        First parameter of the beta prior of rewards.
+        Prior mass of next states never seen, in an episode.
+    wins : float, default=0.05
+        Prior mass of rewards never seen, in an episode. Larger values try more often what has not
+        paid so far.
     losses : float, default=0.1
-        Second parameter of the beta prior of rewards.
-    v_max : float, default=1.0
-        Largest possible return of an episode.
+        Prior mass of no reward, of each action at each level.
+    v_max : float or None, default=None
+        Largest possible return of an episode. None learns it from the returns seen: it is 1 at
+        least, and twice their range. Set it if rewards are much smaller or larger than 1.
 
     References
     ----------
@@ -137,39 +183,45 @@ class PSRL(Learner):
     """
 
     unseen: float = 0.01
-    wins: float = 0.1
+    wins: float = 0.05
     losses: float = 0.1
-    v_max: float = 1.0
+    v_max: float | None = None
 
     def __post_init__(self) -> None:
         for field in ("unseen", "wins", "losses"):
             check_range(self, field, 1e-6, 1e6)
-        check_range(self, "v_max", -1e300, 1e300)
+        if self.v_max is not None:
+            check_range(self, "v_max", 0.0, 1e300)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
-        v = np.full((H + 1, S), float(self.v_max))
+        v_max = 1.0 if self.v_max is None else float(self.v_max)
+        v = np.full((H + 1, S), v_max)
         v[H] = 0.0
         return Tables(
-            np.full((H, S, A), float(self.v_max)),
+            np.full((H, S, A), v_max),
             v,
             np.zeros((H, S, A), np.int32),
             np.zeros((H, S, A, S), np.int32),
-            np.zeros((H, S, A)),
+            np.zeros((H, S, A, 2)),
             np.full((H, S), -1, np.int32),
             np.zeros(H, np.int32),
-            float(self.unseen),
-            float(self.wins),
+            np.zeros(3),
+            np.zeros(2),
+            np.array([v_max, v_max]),
+            float(self.unseen) / H,
+            float(self.wins) / H,
             float(self.losses),
-            float(self.v_max),
+            self.v_max is None,
         )
 
     def policy(self, tables: Tables) -> NDArray[np.float64]:
-        # optimal in the mean model, in which untried actions are worth 0
+        # optimal in the mean model, of the actions that were tried
         n = np.maximum(tables.n, 1)
-        q, v = tables.r / n, np.zeros(tables.q.shape[1])
+        q, v = tables.r.sum(axis=3) / n, np.zeros(tables.q.shape[1])
         for h in reversed(range(len(q))):
             q[h] += (tables.m[h] / n[h, :, :, None]) @ v
-            v = q[h].max(axis=1)
+            q[h][tables.n[h] == 0] = -np.inf
+            v = np.where(tables.order[h] >= 0, q[h].max(axis=1), 0.0)
         return super().policy(tables._replace(q=q))
 
     def behaviour(self, tables: Tables, k: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from blockmdp.agents.base import DecodingAgent, check_learner
 from blockmdp.checks import check_integer
 from blockmdp.history import Refit
-from blockmdp.learners import Learner, OracleQ
+from blockmdp.learners import PSRL, Learner, OracleQ
 from blockmdp.oracles import AutoOracle, check_is_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -108,7 +108,7 @@ class URL(DecodingAgent):
         `blockmdp.oracles.AutoOracle()`, which chooses the kind of mixture and the number of labels
         from the data.
     learner : Learner or None, default=None
-        Tabular learner that works on the labels. None is `OracleQ()`.
+        Tabular learner that works on the labels. None is `PSRL()`.
     batch : int, default=30
         Trajectories collected in each iteration of TSR (B in the paper).
     iterations : int, default=10
@@ -304,7 +304,7 @@ class URL(DecodingAgent):
         )
         agent = cls(
             oracle,
-            learner,
+            OracleQ() if learner is None else learner,
             batch=constants.B,
             test_batch=constants.B,
             iterations=constants.J,
@@ -412,7 +412,7 @@ class URL(DecodingAgent):
 
     def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """One restart (lines 3-11)."""
-        A = OracleQ() if self.learner is None else self.learner
+        A = PSRL() if self.learner is None else self.learner
         run = simulator.start(A, K)  # 3
         tsr = self._tsr(simulator, n, record)
         trajectories = np.empty(K, np.int64)

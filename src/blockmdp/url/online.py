@@ -20,7 +20,7 @@ from blockmdp.agents.base import DecodingAgent, check_learner
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.jit import interpreted
-from blockmdp.learners import UCBVI, Learner
+from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
 from blockmdp.oracles.fitting import FittedOracle, fit_oracle, one_thread
@@ -46,7 +46,7 @@ class OnlineURL(DecodingAgent):
         clusterer or mixture is refitted whenever its data have grown by half. None is
         `blockmdp.oracles.DirichletMixture()`.
     learner : Learner or None, default=None
-        Tabular learner that works on the labels. None is `UCBVI(bonus=0.0)`.
+        Tabular learner that works on the labels. None is `PSRL()`.
     pool_levels : bool, default=True
         Learn one decoder for all levels; the learner still knows the level. If False, learn one for
         each level, for problems whose observations look different at each level.
@@ -100,7 +100,7 @@ class OnlineURL(DecodingAgent):
 
     def _learn(self, simulator: Simulator, K: int, record: bool) -> None:
         """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
-        A = UCBVI(bonus=0.0) if self.learner is None else self.learner
+        A = PSRL() if self.learner is None else self.learner
         run = simulator.start(A, K)  # 3
         f = OnlineDecoder(
             DirichletMixture() if self.oracle is None else self.oracle,

@@ -70,6 +70,7 @@ MADE = {
     ).fit(per_level(), 3, seed=0, record=True),
     "black box": frozen_lake,
     "level by level": lambda: PCID(n=200).fit(lock_bernoulli(3), 500, seed=0),
+    "level by level, recorded": lambda: PCID(n=120).fit(lock_bernoulli(2), 100, record=True),
     "no episodes": lambda: URL(batch=50, iterations=1).fit(lock_bernoulli(3), 0),
     "many labels": lambda: URL(KMeans(20, n_init=1), batch=50).fit(lock_gaussian(3), 500, seed=0),
 }
@@ -127,6 +128,7 @@ def png(figure):
         ("as written", KNOWN + RECORDED),
         ("black box", ["Returns", *TRAININGS]),
         ("level by level", KNOWN + BY_LEVEL),
+        ("level by level, recorded", [*KNOWN, "Value of the policy", *BY_LEVEL]),
         ("no episodes", KNOWN + TRAININGS),
         ("many labels", KNOWN + TRAININGS),
     ],
@@ -144,6 +146,8 @@ def test_the_plot_shows_what_is_known_and_no_more(name, expected):
 def test_without_a_history_the_trainings_are_left_out():
     agent = made("recorded")
     agent.history_ = []
+    assert titles(plot_agent(agent)) == [*KNOWN, "Value of the policy"]
+    agent.snapshots_ = []
     assert titles(plot_agent(agent)) == KNOWN
     agent.mdp_ = None
     assert titles(plot_agent(agent)) == ["Returns"]
@@ -285,13 +289,15 @@ def test_recorded_decoders_are_measured_against_the_latent_states():
     agent = made("as written")
     agent.history_ = agent.history_[:5]
     figure, m = agent.plot(), agent.mdp_
-    _, right = line(panel(figure, "Decoders in training"), "worst level's accuracy")
-    x, values = line(panel(figure, "Value of the policy"), "policy at the time")
+    x, right = line(panel(figure, "Decoders in training"), "worst level's accuracy")
     assert x.tolist() == [d.trajectories for d in agent.history_]
     for i, d in enumerate(agent.history_):
         C = confusion(m, d.policy.decoder, 1000, agent.seed_)
         assert right[i] == pytest.approx(accuracy(C, m.reachability() > 0).min())
-        assert values[i] == pytest.approx(value(m, d.policy, 1000, agent.seed_))
+    x, values = line(panel(figure, "Value of the policy"), "policy at the time")
+    assert x.tolist() == [s.trajectories for s in agent.snapshots_]
+    for i, s in enumerate(agent.snapshots_):
+        assert values[i] == pytest.approx(value(m, s.policy, 1000, agent.seed_))
     assert line(panel(figure, "Value of the policy"), "optimum: 0.5")[1].tolist() == [0.5, 0.5]
 
 
@@ -301,8 +307,11 @@ def test_thousands_of_trainings_are_summed_up(monkeypatch):
     monkeypatch.setattr(module, "value", lambda *a, **o: measured.append(a) or value(*a, **o))
     agent = long_history(3000, relabelled=2)
     figure = agent.plot()
-    assert len(measured) == 50 + 1  # and the policy at the end
     x, _ = line(panel(figure, "Value of the policy"), "policy at the time")
+    assert x[[0, -1]].tolist() == [agent.snapshots_[i].trajectories for i in (0, -1)]
+    assert 40 <= len(x) <= 50
+    assert len(measured) == len(x) + 1  # and the policy at the end
+    x, _ = line(panel(figure, "Decoders in training"), "worst level's accuracy")
     assert (x[0], x[-1], len(x)) == (10, 30_000, 50)
     x, y = line(panel(figure, "Decoders in training"), "agreement")
     assert len(x) == 50

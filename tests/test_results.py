@@ -739,6 +739,63 @@ def test_growth_against_a_parameter_shows_what_was_solved(tmp_path, executor):
         results.plot(against="n_actions")
 
 
+BY_VALUE = {
+    "seeds": 2,
+    "episodes": 300,
+    "solved": {"measure": "value"},
+    "problem": {"name": "lock_bernoulli", "horizon": [2, 3]},
+    "agent": [
+        {"name": "Tabular", "on": "latent", "learner": {"name": "UCBVI", "bonus": 0.1}},
+        {"name": "URL", "batch": 30},
+        {"name": "OnlineURL"},
+        {"name": "PCID", "n": 120},
+    ],
+}
+
+
+def test_runs_can_be_solved_by_the_value_of_their_policy(tmp_path, executor):
+    results = Study(BY_VALUE, "valued").run(tmp_path, quiet=True)
+    assert len(results.done) == 16
+    agents = {
+        "UCBVI-lat": bm.Tabular(bm.UCBVI(bonus=0.1)),
+        "URL": bm.URL(batch=30),
+        "OnlineURL": bm.OnlineURL(),
+        "PCID": bm.PCID(n=120),
+    }
+    for setting, row in results.done:
+        H, agent = setting.problem["horizon"], agents[setting.label]
+        agent.fit(bm.lock_bernoulli(H, seed=row.seed), 300, seed=row.seed, record=True)
+        assert row.solved_at == agent.solved_from()
+        assert row.average == agent.returns_.mean()
+    frame = results.frame()
+    assert frame["solved_at"].min() < 300  # a window of 1,000 returns would not be full
+    assert set(frame["measure"]) == {"value"}
+
+
+def test_tables_and_figures_say_how_solved_was_measured(tmp_path, executor):
+    changed = BY_VALUE | {"seeds": 1, "agent": BY_VALUE["agent"][:1]}
+    valued = Study(changed, "valued").run(tmp_path, quiet=True)
+    head, *rows = valued.table().splitlines()
+    assert re.split("  +", head)[4:6] == ["solved at", "by"]
+    assert all(re.split("  +", row)[-3] == "value" for row in rows)
+    assert [s.measure for s in valued.summaries()] == ["value", "value"]
+    assert "| by |" in valued.table("markdown").splitlines()[0]
+    assert "runs are solved by value" in valued.status().splitlines()
+    figure = valued.plot(against="horizon")
+    assert figure._supylabel.get_text() == "trajectories until solved, by value"
+    lock = BY_VALUE["problem"] | {"solved": {"window": 50}}
+    both = [lock, BY_VALUE["problem"] | {"horizon": [4, 5]}]
+    mixed = Study(changed | {"problem": both}, "mixed").run(tmp_path, quiet=True)
+    assert [s.measure for s in mixed.summaries()] == ["returns"] * 2 + ["value"] * 2
+    assert "runs are solved by returns or value" in mixed.status()
+
+
+def test_tables_of_returns_are_as_before(results):
+    assert re.split("  +", results.table().splitlines()[0])[4:6] == ["solved at", "final mean"]
+    assert "solved by" not in results.status()
+    assert set(results.frame()["measure"]) == {"returns"}
+
+
 def test_panels_with_other_lengths_and_scales_have_their_own_axes(tmp_path, executor):
     document = {
         "seeds": 1,

@@ -178,7 +178,7 @@ def test_two_spellings_of_the_same_setting_are_the_same_run():
     spelt_out = study(
         problem={"switch": 0.2, "horizon": 20, "name": "lock_bernoulli"},
         agent=[{"on": "latent", "learner": "none", "name": "Tabular", "label": "mine"}],
-        solved={"share": 0.9, "window": 1000.0, "above": "none"},
+        solved={"share": 0.9, "window": 1000.0, "above": "none", "measure": "returns"},
         episodes=100.0,
     )
     assert keys(plain) == keys(spelt_out)
@@ -200,6 +200,8 @@ CHANGES = [
     {"solved": {"share": 0.8}},
     {"solved": {"above": 0.3}},
     {"solved": {"window": 999}},
+    {"solved": {"measure": "value"}},
+    {"solved": {"measure": "value", "share": 0.8}},
     {"problem": "lock_gaussian"},
     {"problem": {"name": "lock_bernoulli", "horizon": 19}},
     {"problem": {"name": "lock_bernoulli", "switch": 0.25}},
@@ -540,6 +542,14 @@ def test_a_problem_can_have_its_own_episodes_and_measure():
     assert "episodes" not in long.problem
     assert "solved" not in long.problem
     assert (short.panel, long.panel) == ("H = 3", "H = 5")
+
+
+def test_only_a_measure_other_than_returns_is_part_of_a_setting():
+    measure = {"measure": "value", "share": 0.8}
+    plain, valued = Study(two_problems(name="lock_gaussian", solved=measure), "s").settings
+    assert "measure" not in plain.content  # runs from before there was a choice keep their keys
+    assert '"measure":"value"' in valued.content
+    assert (plain.measure, valued.measure) == ("returns", "value")
 
 
 def test_each_number_of_episodes_of_a_problem_has_its_own_panel():

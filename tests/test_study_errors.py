@@ -124,6 +124,37 @@ WRONG = {
     "solved is a table": ("episodes", "solved = 3\nepisodes", "solved: must be a table, got 3"),
     "share": ("episodes", 'solved.share = "x"\nepisodes', "solved.share: must be a number, got 'x"),
     "window": ("episodes", "solved.window = 1.5\nepisodes", "solved.window: must be an integer >="),
+    "measure": (
+        "episodes",
+        'solved.measure = "mean"\nepisodes',
+        "solved.measure: must be \"returns\" or \"value\", got 'mean'",
+    ),
+    "measure is a list": (
+        "episodes",
+        'solved.measure = ["value"]\nepisodes',
+        'solved.measure: must be "returns" or "value", got [',
+    ),
+    "a window of values": (
+        "episodes",
+        'solved = { measure = "value", window = 9 }\nepisodes',
+        'solved.window: belongs to measure = "returns", not to measure = "value"',
+    ),
+    "above a value": (
+        "episodes",
+        'solved = { measure = "value", above = 0.4 }\nepisodes',
+        "which has only share; remove above or measure",
+    ),
+    "share of values": (
+        "episodes",
+        'solved = { measure = "value", share = 0 }\nepisodes',
+        "solved.share: must be in (0, 1], got 0.0",
+    ),
+    "the value of a black box": (
+        '[problem]\nname = "lock_bernoulli"\nhorizon = [3, 5]',
+        'solved.measure = "value"\n[problem]\nname = "FrozenLake-v1"',
+        'problem: FrozenLake-v1 makes a TimeLimit, a black box, which has no exact value, but '
+        'solved.measure is "value"; use measure = "returns" and set solved.above',
+    ),
     "when is a table": ('"Tabular"', '"Tabular"\nwhen = 3', "agent[1].when: must be a table, such"),
     "modules": ("seeds", "modules = 3\nseeds", "modules: must be the path of a folder, got 3"),
     "agent is no table": ("[[agent]]", "agents = 3\n[[agent]]", "problem.agents: lock_bernoulli h"),
@@ -297,6 +328,27 @@ def test_a_problem_s_own_episodes_and_measure_are_checked():
         with pytest.raises(StudyError) as error:
             Study(document(problem=[first, {**first, "horizon": 5, **wrong}]))
         assert words in str(error.value)
+
+
+def test_only_agents_that_keep_policies_can_be_measured_by_value():
+    value = {"measure": "value"}
+    lock = {"name": "lock_bernoulli", "horizon": 3}
+    own = {"name": f"{__name__}:Own", "when": {"horizon": 5}}
+    agents = [{"name": "Tabular"}, own]
+    with pytest.raises(StudyError) as error:
+        Study(document(agent=agents, solved=value))
+    assert str(error.value).startswith(f"agent[1]: {__name__}:Own makes a Own, which has no method")
+    assert "solved_from" in str(error.value)
+    assert 'derive it from blockmdp.Agent, or measure "returns"' in str(error.value)
+    problems = [{**lock, "solved": value}, {**lock, "horizon": 5}]
+    assert len(Study(document(agent=agents, problem=problems)).settings) == 3
+
+
+class Own:
+    """An agent that is not a `blockmdp.Agent`."""
+
+    def fit(self, problem, episodes, seed=0):
+        self.returns_ = [0.0] * episodes
 
 
 # --- random studies -------------------------------------------------------------------------------

@@ -382,8 +382,8 @@ def test_a_tabular_agent_can_be_recorded_saved_and_plotted(tmp_path, on):
     plain = Tabular(on=on).fit(mdp, 500, seed=1)
     assert np.array_equal(agent.returns_, plain.returns_)  # recording changes nothing
     assert np.array_equal(agent.trajectories_, np.arange(1, 501))
-    assert [entry.k for entry in agent.history_] == list(range(25, 501, 25))
-    assert plain.history_ == []
+    assert agent.snapshots_[-1].policy is agent.policy_
+    assert plain.snapshots_ == plain.history_ == agent.history_ == []
     agent.save(tmp_path / "policy.npz")
     loaded = load(tmp_path / "policy.npz")
     for h in range(3):
@@ -403,10 +403,10 @@ def x_odd(mdp):
 def test_a_recorded_table_does_not_know_later_observations():
     mdp = lock_bernoulli(horizon=12, seed=3)
     agent = Tabular(on="observation").fit(mdp, 4000, record=True)
-    sizes = [entry.policy.decoder.n_labels for entry in agent.history_]
+    sizes = [entry.policy.decoder.n_labels for entry in agent.snapshots_]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1]
-    first = agent.history_[0].policy
+    first = agent.snapshots_[0].policy
     x = np.concatenate([mdp.sample(2, s, 300) for s in range(3)])
     assert first.decode(x, 2).max() == first.decoder.n_labels
 

@@ -111,12 +111,12 @@ def digest(*arrays):
     return found.hexdigest()[:16]
 
 
-def hashes(name):
+def hashes(name, record=False):
     make, problem, episodes = AGENTS[name]
     if problem == "vector":
         problem = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=3, horizon=3)
     engine = "stepwise" if "stepwise" in name else "auto"
-    agent = make().fit(problem, episodes, seed=7, engine=engine)
+    agent = make().fit(problem, episodes, seed=7, engine=engine, record=record)
     learnt = [agent.returns_, *getattr(agent, "tables_", ())]
     if isinstance(problem, bm.BlockMDP) and engine == "auto":
         learnt.append(agent.policy_.pi)
@@ -135,6 +135,11 @@ def hashes(name):
 @pytest.mark.parametrize("name", AGENTS)
 def test_returns_and_tables_are_those_of_version_0_1(name):
     assert hashes(name) == HASHES[name]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_keeping_policies_at_checkpoints_changes_nothing(name):
+    assert hashes(name, record=True) == HASHES[name]
 
 
 if __name__ == "__main__":

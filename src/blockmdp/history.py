@@ -1,4 +1,4 @@
-"""Entries of an agent's `history_`: what happened in a fit, in order."""
+"""What an agent keeps of its fit: policies at checkpoints, and the entries of `history_`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from blockmdp.policy import Policy
 
-__all__ = ["Level", "Refit", "Snapshot"]
+__all__ = ["Level", "Refit", "Snapshot", "next_checkpoint"]
+
+DIGITS = 6  # binary digits of a checkpoint that are not 0 throughout
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The policy at one moment of a fit (`Tabular` with `record=True`).
+    """The greedy policy at one moment of a fit, an entry of `snapshots_`.
 
     Parameters
     ----------
@@ -26,6 +28,32 @@ class Snapshot:
     k: int
     trajectories: int
     policy: Policy
+
+
+def next_checkpoint(k: int) -> int:
+    """Return the next checkpoint after k learning episodes, at which `record=True` keeps a policy.
+
+    Up to 64, every episode is a checkpoint; later they are 1.6 % to 3.1 % apart. They are the
+    numbers with six binary digits, followed by zeros. So they do not depend on the agent or on the
+    length of the fit.
+
+    Parameters
+    ----------
+    k : int
+        Learning episodes so far.
+
+    Returns
+    -------
+    int
+        Learning episodes at the next checkpoint.
+
+    Examples
+    --------
+    >>> next_checkpoint(0), next_checkpoint(64), next_checkpoint(1000)
+    (1, 66, 1008)
+    """
+    step = 1 << max(k.bit_length() - DIGITS, 0)
+    return (k // step + 1) * step
 
 
 @dataclass(frozen=True)

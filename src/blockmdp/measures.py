@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.decoders import Decoder
+from blockmdp.history import Snapshot
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 
-__all__ = ["accuracy", "confusion", "value"]
+__all__ = ["accuracy", "confusion", "solved_from", "value"]
 
 
-def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> float:
+def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int = 0) -> float:
     """Compute the expected return of acting by `policy.act`.
 
     Exact for a policy on latent states. For a policy on observations, the probability of each
@@ -27,8 +30,9 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
         Problem to act in.
     policy : Policy
         Policy to evaluate.
-    samples : int, default=1000
-        Fresh observations of each latent state at each level.
+    samples : int or None, default=1000
+        Fresh observations of each latent state at each level. None draws about 30,000 in all,
+        between 100 and 1,000 of each.
     seed : int, default=0
         Seed of these observations.
 
@@ -44,6 +48,11 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
+    return _value(mdp, policy, lambda h: _fresh(mdp, h, samples, seed))
+
+
+def _value(mdp: BlockMDP, policy: Policy, fresh: Callable[[int], NDArray[Any]]) -> float:
+    """Compute the value of a policy, given observations of all states at each level."""
     S, A = mdp.n_states, mdp.n_actions
     if policy.pi.shape[::2] != (mdp.horizon, A):
         H, _, actions = policy.pi.shape
@@ -56,13 +65,75 @@ def value(mdp: BlockMDP, policy: Policy, samples: int = 1000, seed: int = 0) -> 
         if policy.decoder is None:
             actions = policy.act(np.arange(S), h)[:, None]
         else:
-            actions = policy.act(_fresh(mdp, h, samples, seed), h).reshape(S, samples)
+            actions = policy.act(fresh(h), h).reshape(S, -1)
         on_states[h] = (actions[:, :, None] == np.arange(A)).mean(axis=1)
     return mdp.value(on_states)
 
 
+def solved_from(
+    mdp: BlockMDP,
+    snapshots: Sequence[Snapshot],
+    share: float = 0.9,
+    samples: int | None = None,
+    seed: int = 0,
+) -> int | None:
+    """Find the trajectory from which the value of a learner's policy stays good, to the end.
+
+    Unlike a mean of returns, this needs no window, and the luck of single returns plays no part. It
+    is strict: a single bad policy at a checkpoint moves it to the next one. An optimistic learner
+    has such a lapse whenever it tries another action again, and a longer fit has more checkpoints.
+    Between two checkpoints nothing is measured.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        Problem to act in. A black box has no known value.
+    snapshots : sequence of Snapshot
+        Policies along the way, in order: `snapshots_` of an agent.
+    share : float, default=0.9
+        Share of the optimal value that is good.
+    samples : int or None, default=None
+        Fresh observations of each latent state at each level, as in `value`.
+    seed : int, default=0
+        Seed of these observations.
+
+    Returns
+    -------
+    int or None
+        `trajectories` of the first snapshot from which all values are good; None if the last one
+        is not.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> agent = bm.Tabular(bm.UCBVI(bonus=0.1)).fit(m, episodes=500, record=True)
+    >>> solved_from(m, agent.snapshots_)
+    26
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must be a number in (0, 1], got {share!r}")
+    best = mdp.optimal_value()
+    good = best - (1 - share + 1e-9) * abs(best)  # values have rounding errors
+    fresh = cache(lambda h: _fresh(mdp, h, samples, seed))
+    first, after, v = None, None, 0.0
+    for snapshot in reversed(snapshots):
+        if after is None or not _equal(snapshot.policy, after):
+            v = _value(mdp, snapshot.policy, fresh)
+        if v < good:
+            break
+        first, after = snapshot.trajectories, snapshot.policy
+    return first
+
+
+def _equal(one: Policy, other: Policy) -> bool:
+    """Whether two policies with the same decoder choose the same actions."""
+    same = one.decoder is other.decoder and one.pi.shape == other.pi.shape
+    return same and bool((one.pi.argmax(axis=2) == other.pi.argmax(axis=2)).all())
+
+
 def confusion(
-    mdp: BlockMDP, decoder: Decoder, samples: int = 1000, seed: int = 0
+    mdp: BlockMDP, decoder: Decoder, samples: int | None = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
     """Measure the share of each latent state's observations that a decoder gives each label.
 
@@ -72,8 +143,9 @@ def confusion(
         Problem whose observations are decoded.
     decoder : Decoder
         Decoder to measure.
-    samples : int, default=1000
-        Fresh observations of each latent state at each level.
+    samples : int or None, default=1000
+        Fresh observations of each latent state at each level. None draws about 30,000 in all,
+        between 100 and 1,000 of each.
     seed : int, default=0
         Seed of these observations.
 
@@ -93,9 +165,9 @@ def confusion(
     C = np.empty((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
     for h in range(mdp.horizon + 1):
         x = _fresh(mdp, h, samples, seed)
-        labels = decoder.decode(np.full(len(x), h), x).reshape(mdp.n_states, samples)
+        labels = decoder.decode(np.full(len(x), h), x).reshape(mdp.n_states, -1)
         for s in range(mdp.n_states):
-            C[h, s] = np.bincount(labels[s], minlength=decoder.n_labels) / samples
+            C[h, s] = np.bincount(labels[s], minlength=decoder.n_labels) / labels.shape[1]
     return C
 
 
@@ -133,6 +205,8 @@ def accuracy(
     return np.asarray((weighted * right).sum(axis=(1, 2)) / weight.sum(axis=1), np.float64)
 
 
-def _fresh(mdp: BlockMDP, level: int, samples: int, seed: int) -> NDArray[Any]:
+def _fresh(mdp: BlockMDP, level: int, samples: int | None, seed: int) -> NDArray[Any]:
     """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
+    if samples is None:
+        samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
     return np.concatenate([mdp.sample(level, s, samples, seed) for s in range(mdp.n_states)])

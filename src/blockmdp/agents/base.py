@@ -45,6 +45,9 @@ class Agent(ABC):
         Number of trajectories drawn, by kind.
     history_ : list
         What happened in the fit, see `blockmdp.history`.
+    snapshots_ : list of Snapshot
+        The greedy policy at checkpoints of the fit, and `policy_` at its end; empty without
+        `record=True`.
     mdp_ : BlockMDP or None
         The Block MDP that was learnt; None for a black box.
     seed_ : int
@@ -69,6 +72,7 @@ class Agent(ABC):
     trajectories_: NDArray[np.int64]
     ledger_: dict[str, int]
     history_: list[Any]
+    snapshots_: list[Snapshot]
     mdp_: BlockMDP | None
     seed_: int
 
@@ -114,7 +118,10 @@ class Agent(ABC):
         horizon : int or None, default=None
             Longest episode, for a Gymnasium environment that does not state it.
         record : bool, default=False
-            Keep intermediate policies in `history_`, so that `plot` can show how they improved.
+            Keep the greedy policy at checkpoints in `snapshots_`, for `solved_from` and `plot`, and
+            policies in the entries of `history_`. The result is the same. There is a checkpoint
+            after each of the first 64 episodes, and later one every 2 to 3 %. A vector of
+            environments has none.
 
         Returns
         -------
@@ -123,7 +130,12 @@ class Agent(ABC):
         """
         episodes = check_integer("episodes", episodes)
         simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
+        simulator.snapshots = [] if record else None
         self._fit(simulator, episodes, record)
+        self.snapshots_ = simulator.snapshots or []
+        if record:
+            end = Snapshot(len(self.returns_), simulator.episodes, self.policy_)
+            self.snapshots_.append(end)
         self.mdp_, self.seed_ = simulator.mdp, simulator.seed
         self.ledger_ = dict(simulator.ledger)
         return self
@@ -166,6 +178,33 @@ class Agent(ABC):
             Expected return of an episode.
         """
         return measures.value(self._known("value", on), self.policy_, samples, self.seed_)
+
+    def solved_from(
+        self, share: float = 0.9, samples: int | None = None, *, on: BlockMDP | None = None
+    ) -> int | None:
+        """Find the trajectory from which the greedy policy stays good.
+
+        See `blockmdp.measures.solved_from`. It needs `fit(..., record=True)`.
+
+        Parameters
+        ----------
+        share : float, default=0.9
+            Share of the optimal value that is good.
+        samples : int or None, default=None
+            Fresh observations of each state at each level. None draws about 30,000 in all, between
+            100 and 1,000 of each.
+        on : BlockMDP or None, default=None
+            Problem to act in; None is the one that was learnt.
+
+        Returns
+        -------
+        int or None
+            Trajectories of all kinds until then; None if the policy is not good at the end.
+        """
+        mdp = self._known("solved_from", on)
+        if not self.snapshots_:
+            raise ValueError("solved_from needs the policies of the fit: call fit with record=True")
+        return measures.solved_from(mdp, self.snapshots_, share, samples, self.seed_)
 
     def save(self, path: str | Path) -> None:
         """Write the learnt policy to a file that `blockmdp.load` reads.
@@ -215,7 +254,7 @@ class Agent(ABC):
 class DecodingAgent(Agent):
     """Base class of agents that learn a decoder."""
 
-    history_: list[Refit] | list[Level] | list[Snapshot]
+    history_: list[Refit] | list[Level]
 
     @property
     def decoder_(self) -> FittedDecoder:

@@ -9,14 +9,11 @@ import numpy as np
 
 from blockmdp.agents.base import Agent, check_learner
 from blockmdp.decoders import TableDecoder
-from blockmdp.history import Snapshot
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 
 __all__ = ["Tabular"]
-
-SNAPSHOTS = 20  # policies that `record` keeps
 
 
 class Tabular(Agent):
@@ -44,8 +41,10 @@ class Tabular(Agent):
         Number of trajectories drawn, by kind.
     tables_ : tuple
         The learner's tables.
-    history_ : list of Snapshot
-        Policies along the way; empty without `record=True`.
+    snapshots_ : list of Snapshot
+        Policies at checkpoints; empty without `record=True`.
+    history_ : list
+        Empty, since there is no decoder to train.
 
     See Also
     --------
@@ -62,7 +61,6 @@ class Tabular(Agent):
     """
 
     tables_: Any
-    history_: list[Snapshot]
 
     def __init__(
         self, learner: Learner | None = None, on: Literal["latent", "observation"] = "latent"
@@ -77,20 +75,11 @@ class Tabular(Agent):
         table = None if self.on == "latent" else _table_for(simulator)
         learner = OracleQ() if self.learner is None else self.learner
         run = simulator.start(learner, episodes)
-        history = []
-
-        def policy() -> Policy:
-            pi = learner.policy(run.tables).copy()
-            shape = () if table is None else simulator.observation_shape
-            return Policy(pi, None if table is None else table.frozen(), shape)
-
-        steps = min(SNAPSHOTS, episodes) if record else 1
-        for stop in np.linspace(0, episodes, steps + 1).round().astype(int)[1:].tolist():
-            simulator.learn(run, table, stop - run.k)
-            if record:
-                history.append(Snapshot(run.k, simulator.episodes, policy()))
-        self.policy_, self.history_ = policy(), history
-        self.tables_, self.returns_ = run.tables, run.returns
+        simulator.learn(run, table)
+        pi = learner.policy(run.tables).copy()
+        shape = () if table is None else simulator.observation_shape
+        self.policy_ = Policy(pi, None if table is None else table.frozen(), shape)
+        self.tables_, self.returns_, self.history_ = run.tables, run.returns, []
         self.trajectories_ = np.arange(1, episodes + 1)
 
 

@@ -14,6 +14,7 @@ __all__ = ["check_document", "check_when", "matches", "read_episodes", "read_see
 REQUIRED = ("seeds", "episodes", "problem", "agent")
 KEYS = (*REQUIRED, "solved")
 SOLVED_DEFAULTS = {"share": 0.9, "above": None, "window": 1000}
+MEASURES = ("returns", "value")  # what `solved` looks at; the first is the default
 MAX_SEEDS, MAX_EPISODES, MAX_DEPTH = 10**7, 10**12, 20
 
 
@@ -80,13 +81,27 @@ def read_episodes(episodes: Any, place: str) -> list[int]:
 
 
 def read_solved(table: Any, place: str) -> Config:
-    """Return the table `solved` with defaults filled in."""
+    """Return the table `solved` with defaults filled in.
+
+    It has a key `measure` only if that is "value". Runs from before there was a choice keep their
+    keys.
+    """
     if not isinstance(table, Mapping):
         raise StudyError(f"{place}: must be a table, got {short(table)}")
+    known = ("measure", *SOLVED_DEFAULTS)
     for key in table:
-        if key not in SOLVED_DEFAULTS:
-            raise StudyError(f"{place}.{key}: unknown key{suggest(key, SOLVED_DEFAULTS)}")
+        if key not in known:
+            raise StudyError(f"{place}.{key}: unknown key{suggest(key, known)}")
     solved: Config = dict(SOLVED_DEFAULTS) | dict(table)
+    measure = solved.pop("measure", MEASURES[0])
+    if measure not in MEASURES:
+        raise StudyError(f'{place}.measure: must be "returns" or "value", got {short(measure)}')
+    if measure == "value":
+        for key in ("window", "above"):
+            if key in table:
+                raise StudyError(f'{place}.{key}: belongs to measure = "returns", not to measure = '
+                                 f'"value", which has only share; remove {key} or measure'
+                                 )  # fmt: skip
     if solved["window"] != "all":
         if isinstance(solved["window"], str):
             got = short(solved["window"])
@@ -103,7 +118,7 @@ def read_solved(table: Any, place: str) -> Config:
         solved[key] = float(value)
     if not 0 < solved["share"] <= 1:
         raise StudyError(f"{place}.share: must be in (0, 1], got {solved['share']}")
-    return solved
+    return solved | ({"measure": measure} if measure != MEASURES[0] else {})
 
 
 def check_when(when: Any, panels: Sequence[Config], place: str) -> None:

@@ -11,6 +11,7 @@ from blockmdp.experiments.document import check_when, matches, read_episodes, re
 from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.labels import agent_label, distinct_labels, panel_titles
 from blockmdp.experiments.parts import Config, build, complete, takes_seed
+from blockmdp.experiments.runs import optimal_value
 from blockmdp.experiments.settings import Setting, canonical
 from blockmdp.mdp import BlockMDP
 
@@ -59,10 +60,12 @@ def expand(document: Mapping[str, Any], check: bool = True) -> list[Setting]:
     problems = _problems(document)
     panels = _panels(problems)
     agents = _agents(document["agent"], panels)
-    if check:
-        _try_building("problem", ((problem.place, problem.config) for problem in problems))
-        _try_building("agent", ((agent.place, agent.config) for agent in agents))
     shown = [tuple(i for i, a in enumerate(agents) if matches(a.when, panel)) for panel in panels]
+    if check:
+        valued = [problem.solved.get("measure") == "value" for problem in problems]
+        measured = {i for indices, by_value in zip(shown, valued) if by_value for i in indices}
+        _try_building("problem", ((p.place, p.config, v) for p, v in zip(problems, valued)))
+        _try_building("agent", ((a.place, a.config, i in measured) for i, a in enumerate(agents)))
     labels = distinct_labels([a.label for a in agents], [a.config for a in agents], shown)
     settings: dict[str, Setting] = {}
     taken: dict[tuple[str, str], str] = {}
@@ -196,10 +199,14 @@ def _size(table: Any) -> int:
     return 1
 
 
-def _try_building(kind: str, configs: Iterable[tuple[str, Config]]) -> None:
-    """Make each part once, so that it checks its own parameters."""
-    distinct = {canonical(config): (place, config) for place, config in configs}
-    for place, config in distinct.values():
+def _try_building(kind: str, configs: Iterable[tuple[str, Config, bool]]) -> None:
+    """Make each part once, so that it checks its own parameters.
+
+    configs: place, complete table, and whether runs with it are solved by value.
+    """
+    distinct = {(canonical(config), by_value): (place, config, by_value)
+                for place, config, by_value in configs}  # fmt: skip
+    for place, config, by_value in distinct.values():
         seed = {"seed": 0} if kind == "problem" and takes_seed(config) else {}
         try:
             made = build(kind, config, **seed)
@@ -211,5 +218,13 @@ def _try_building(kind: str, configs: Iterable[tuple[str, Config]]) -> None:
             raise StudyError(f"{what}, which has no method fit")
         if kind == "problem" and not (isinstance(made, BlockMDP) or hasattr(made, "step")):
             raise StudyError(f"{what}, which is neither a BlockMDP nor a Gymnasium environment")
+        if by_value and kind == "agent" and not hasattr(made, "solved_from"):
+            raise StudyError(f"{what}, which has no method solved_from, but solved.measure is "
+                             '"value"; derive it from blockmdp.Agent, or measure "returns"'
+                             )  # fmt: skip
+        if by_value and kind == "problem" and optimal_value(made) is None:
+            raise StudyError(f'{what}, a black box, which has no exact value, but solved.measure '
+                             'is "value"; use measure = "returns" and set solved.above'
+                             )  # fmt: skip
         if hasattr(made, "close"):
             made.close()

@@ -135,6 +135,7 @@ class Results:
             - `final`: mean return over the last `solved.window` episodes;
             - `solved_at`: trajectories of all kinds until the run was solved, missing if it never
               was;
+            - `measure`: by what it counts as solved, "returns" or "value";
             - `trajectories`: trajectories of all kinds that were drawn;
             - `seconds`: time that the run took;
             - `error`: traceback of a failed run, missing if it did not fail;
@@ -193,12 +194,12 @@ class Results:
         list of Summary
             In the order of the study.
         """
-        groups: dict[tuple[str, str], list[Row]] = {}
+        groups: dict[tuple[str, str, str], list[Row]] = {}
         for setting, row in self.rows:
-            groups.setdefault((setting.panel, setting.label), []).append(row)
+            groups.setdefault((setting.panel, setting.label, setting.measure), []).append(row)
         order = {panel: i for i, panel in enumerate(self.study.panels)}
         pairs = sorted(groups.items(), key=lambda item: order[item[0][0]])
-        return [tables.summarise(panel, label, rows) for (panel, label), rows in pairs]
+        return [tables.summarise(panel, label, rows, by) for (panel, label, by), rows in pairs]
 
     def table(self, form: Literal["text", "csv", "markdown"] = "text") -> str:
         """Return a table with one row for each agent in each panel.
@@ -220,6 +221,7 @@ class Results:
             - solved: fraction of the runs that were solved, with Wilson's interval;
             - solved at: median number of trajectories until solved; "unsolved" if the median run
               was not solved, "-" if none was;
+            - by: how this was measured, "returns" or "value", unless all are "returns";
             - final mean: mean return over the last `solved.window` episodes, with a bootstrap
               interval;
             - IQM: interquartile mean of the same.
@@ -273,6 +275,8 @@ class Results:
         lines = [
             f"{self.study.name}: {done} of {total} runs done, {failed} failed, {missing} to do"
         ]
+        if self._measures != "returns":
+            lines.append(f"runs are solved by {self._measures}")
         driver = driver_of(self.directory)
         if driver is not None:
             since = driver.get("since", time.time())
@@ -414,12 +418,21 @@ class Results:
                     f"{against}: no problem of {self.study.name} has several values of it, or none "
                     "of their runs is finished"
                 )
-            return plots.growth(panels, x_label="H" if against == "horizon" else against)
+            x_label = "H" if against == "horizon" else against
+            if self._measures == "returns":
+                return plots.growth(panels, x_label=x_label)
+            y_label = f"trajectories until solved, by {self._measures}"
+            return plots.growth(panels, x_label=x_label, y_label=y_label)
         panels = self.panels(y)
         if not panels:
             raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
         words = "average reward" if y == "average" else "sliding mean reward"
         return plots.learning_curves(panels, columns=_columns(self.study), y_label=words)
+
+    @property
+    def _measures(self) -> str:
+        """By what runs count as solved, in words."""
+        return " or ".join(sorted({setting.measure for setting in self.study.settings}))
 
     def _curves(self) -> dict[str, Curve]:
         with Store(self.directory, warn=self._warn) as store:
@@ -441,6 +454,7 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
         "average": row.average,
         "final": row.final,
         "solved_at": row.solved_at,
+        "measure": setting.measure,
         "trajectories": row.trajectories,
         "seconds": row.seconds,
         "error": row.error,

@@ -81,7 +81,8 @@ class Outcome:
     final : float or None
         Mean return over the last `solved.window` episodes.
     solved_at : int or None
-        Trajectories of all kinds until the run was solved; None if it never was.
+        Trajectories of all kinds until the run was solved, by the measure of `solved`; None if it
+        never was.
     trajectories : int
         Trajectories of all kinds that were drawn.
     ledger : dict
@@ -142,7 +143,8 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     problem_seed = {"seed": seed} if takes_seed(config["problem"]) else {}
     problem = build("problem", config["problem"], **problem_seed)
     agent = build("agent", config["agent"])
-    agent.fit(problem, config["episodes"], seed=seed)
+    by_value = config["solved"].get("measure") == "value"
+    agent.fit(problem, config["episodes"], seed=seed, **({"record": True} if by_value else {}))
     returns = np.asarray(agent.returns_, np.float64)
     if not (returns.ndim == 1 and returns.size and np.isfinite(returns).all()):
         raise ValueError("the agent's returns_ must be finite numbers, one for each episode")
@@ -151,13 +153,17 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     at = statistics.thin(len(returns))
     curve = Curve(at, drawn[at - 1], np.cumsum(returns)[at - 1])
     window = config["solved"]["window"]
-    threshold = _threshold(config["solved"], problem)
-    solved = None if threshold is None else statistics.solved_at(returns, threshold, window)
+    if by_value:
+        solved_at = agent.solved_from(config["solved"]["share"])
+    else:
+        threshold = _threshold(config["solved"], problem)
+        solved = None if threshold is None else statistics.solved_at(returns, threshold, window)
+        solved_at = None if solved is None else int(drawn[solved - 1])
     ledger = {str(kind): int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
     return {
         "average": float(returns.mean()),
         "final": float(returns[0 if window == "all" else -window :].mean()),
-        "solved_at": None if solved is None else int(drawn[solved - 1]),
+        "solved_at": solved_at,
         "trajectories": sum(ledger.values()) or int(drawn[-1]),
         "ledger": ledger,
         "curve": curve.to_bytes(),

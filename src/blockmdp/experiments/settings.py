@@ -26,7 +26,9 @@ class Setting:
         Episodes that the agent learns from.
     solved : dict
         When a run counts as solved: as soon as the mean of the last `window` returns exceeds
-        `above`, or, if `above` is None, the fraction `share` of the optimal value.
+        `above`, or, if `above` is None, the fraction `share` of the optimal value. If `measure` is
+        "value": as soon as the exact value of the greedy policy stays at `share` of the optimal
+        value or above.
     panel : str, default=""
         Title of the panel that shows the run.
     label : str, default=""
@@ -70,6 +72,11 @@ class Setting:
     def key(self) -> str:
         """Digest of the content."""
         return hashlib.sha256(self.content.encode()).hexdigest()[:32]
+
+    @property
+    def measure(self) -> str:
+        """By what a run counts as solved: "returns" or "value"."""
+        return str(self.solved.get("measure", "returns"))
 
     @cached_property
     def flat(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Study(Plan):
         - `agent`: a table, or a list of tables. An agent may have a `label`, and a table `when`
           with the parameters that its problems must have, such as { horizon = [5, 10] };
         - `solved` (optional): when a run counts as solved, a table with `share`, `above` and
-          `window`.
+          `window`, or with `measure = "value"` and `share`.
 
         Every other list is an axis of a grid.
     name : str, default="study"

@@ -27,6 +27,8 @@ class Summary:
         Title of the panel and label of the agent.
     runs, failed : int
         Number of finished and of failed runs.
+    measure : str
+        By what a run counts as solved, "returns" or "value".
     solved, solved_low, solved_high : float
         Fraction of the finished runs that were solved, with Wilson's interval.
     solved_at : float
@@ -49,6 +51,7 @@ class Summary:
     agent: str
     runs: int
     failed: int
+    measure: str
     solved: float
     solved_low: float
     solved_high: float
@@ -62,13 +65,13 @@ class Summary:
     seconds: float
 
 
-def summarise(panel: str, label: str, rows: Sequence[Row]) -> Summary:
+def summarise(panel: str, label: str, rows: Sequence[Row], measure: str = "returns") -> Summary:
     """Summarise the runs of one agent in one panel."""
     done = [row for row in rows if row.error is None]
     n = len(done)
     if not n:
         nan = math.nan
-        return Summary(panel, label, 0, len(rows), nan, 0.0, 1.0, *[nan] * 8)
+        return Summary(panel, label, 0, len(rows), measure, nan, 0.0, 1.0, *[nan] * 8)
     solved = sum(row.solved_at is not None for row in done)
     final = np.array([row.final for row in done], np.float64)
     return Summary(
@@ -76,6 +79,7 @@ def summarise(panel: str, label: str, rows: Sequence[Row]) -> Summary:
         label,
         n,
         len(rows) - n,
+        measure,
         solved / n,
         *statistics.wilson(solved, n),
         statistics.median_with_censoring([row.solved_at for row in done]),
@@ -99,11 +103,14 @@ def table(summaries: Sequence[Summary], form: Literal["text", "csv", "markdown"]
         return file.getvalue().rstrip()
     head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
     rows = [head, *(_cells(s) for s in summaries)]
+    measures = [s.measure for s in summaries]
+    if set(measures) - {"returns"}:  # say which, next to what was measured
+        rows = [(*row[:5], cell, *row[5:]) for row, cell in zip(rows, ["by", *measures])]
     if form == "markdown":
         lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
                  for row in rows]  # fmt: skip
-        return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     lines, last = [], None
     for row in rows:
         shown = ("" if row[0] == last else row[0], *row[1:])

@@ -34,6 +34,7 @@ class FittedAgent(Protocol):
     trajectories_: NDArray[np.int64]
     ledger_: dict[str, int]
     history_: list[Any]
+    snapshots_: list[Snapshot]
     mdp_: BlockMDP | None
     seed_: int
 
@@ -46,8 +47,8 @@ def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
       known.
     - *Decoders in training*: agreement of each decoder with the one before.
     - *Names of labels*: labels confirmed so far, and labels that changed their name.
-    - *Value of the policy* at up to 50 moments of the fit, if `fit(..., record=True)` kept them and
-      the problem is a `BlockMDP`.
+    - *Value of the policy* at up to 50 checkpoints of the fit, if `fit(..., record=True)` kept them
+      and the problem is a `BlockMDP`.
     - *States found* and their *reach*, for an agent that explores level by level, such as `PCID`.
 
     With several restarts, the decoder and its training are those of the restart that was kept.
@@ -79,11 +80,12 @@ def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     refits = [entry for entry in agent.history_ if isinstance(entry, Refit)]
     found = [entry for entry in agent.history_ if isinstance(entry, Level)]
     trainings = _Trainings.of(refits) if refits else None
-    inside, on_the_way = None, None
+    inside, decoders, policies = None, None, None
     if mdp is not None and isinstance(decoder, FittedDecoder):
         inside = _Inside(mdp, confusion(mdp, decoder, seed=agent.seed_), mdp.reachability() > 0)
     if mdp is not None:
-        on_the_way = _Policies.of(mdp, agent)
+        decoders = _Measured.decoders(mdp, refits, agent.seed_)
+        policies = _Measured.policies(mdp, agent.snapshots_, agent.seed_)
     upper: list[Callable[[Axes], None]] = [lambda ax: _returns(ax, agent)]
     lower: list[Callable[[Axes], None]] = []
     if inside is not None and isinstance(decoder, FittedDecoder):
@@ -92,10 +94,10 @@ def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     if trainings is not None:
         pooled = isinstance(decoder, FittedDecoder) and decoder.pooled
         since_start = _kept(agent) == 0
-        lower.append(lambda ax: _agreement(ax, trainings, on_the_way, since_start))
+        lower.append(lambda ax: _agreement(ax, trainings, decoders, since_start))
         lower.append(lambda ax: _names(ax, trainings, pooled, inside, since_start))
-    if on_the_way is not None and mdp is not None:
-        lower.append(lambda ax: _values(ax, on_the_way, mdp))
+    if policies is not None and mdp is not None:
+        lower.append(lambda ax: _values(ax, policies, mdp))
     if found:
         lower.append(lambda ax: _found(ax, found, inside))
         lower.append(lambda ax: _reach(ax, found, inside))
@@ -145,39 +147,35 @@ class _Trainings:
 
 
 @dataclass(frozen=True)
-class _Policies:
-    """Recorded policies, at most `_FEW`: values (m,), and accuracy at the worst level (m,)."""
+class _Measured:
+    """What was measured at up to `_FEW` moments of the fit: x, trajectories so far, and y, (m,)."""
 
     x: NDArray[np.float64]
-    value: NDArray[np.float64]
-    accuracy: NDArray[np.float64] | None
+    y: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mdp: BlockMDP, agent: FittedAgent) -> _Policies | None:
-        seed = agent.seed_
-        kept: list[Any] = [
-            entry
-            for entry in agent.history_
-            if isinstance(entry, Refit | Snapshot) and entry.policy is not None
+    def decoders(cls, mdp: BlockMDP, refits: Sequence[Refit], seed: int) -> _Measured | None:
+        """Accuracy at the worst level of each decoder that was kept; None if none was."""
+        kept = [
+            (d.trajectories, d.policy.decoder)
+            for d in refits
+            if d.policy is not None and d.policy.decoder is not None
         ]
         if not kept:
             return None
-        drawn = int(agent.trajectories_.max(initial=0))
-        if kept[-1].trajectories < drawn and getattr(agent, "restarts", 1) == 1:  # the last one
-            kept.append(Snapshot(len(agent.returns_), drawn, agent.policy_))
         at = np.linspace(0, len(kept) - 1, min(len(kept), _FEW)).round().astype(int).tolist()
-        entries = [kept[i] for i in at]
-        samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
-        right, reachable = [], mdp.reachability() > 0
-        for entry in entries:
-            decoder = entry.policy.decoder
-            if isinstance(decoder, FittedDecoder):
-                right.append(accuracy(confusion(mdp, decoder, samples, seed), reachable).min())
-        return cls(
-            np.array([entry.trajectories for entry in entries], np.float64),
-            np.array([value(mdp, entry.policy, samples, seed) for entry in entries]),
-            np.array(right) if right else None,
-        )
+        reachable = mdp.reachability() > 0
+        y = [accuracy(confusion(mdp, kept[i][1], None, seed), reachable).min() for i in at]
+        return cls(np.array([kept[i][0] for i in at], np.float64), np.array(y))
+
+    @classmethod
+    def policies(cls, mdp: BlockMDP, kept: Sequence[Snapshot], seed: int) -> _Measured | None:
+        """Value of each policy that was kept; None if none was."""
+        if not kept:
+            return None
+        x = np.array([snapshot.trajectories for snapshot in kept], np.float64)
+        at = np.unique(np.searchsorted(x, np.linspace(x[0], x[-1], _FEW)))
+        return cls(x[at], np.array([value(mdp, kept[i].policy, None, seed) for i in at]))
 
 
 def _kept(agent: FittedAgent) -> int:
@@ -273,14 +271,14 @@ def _labels(ax: Axes, inside: _Inside, pooled: bool, level: int | None) -> None:
     ax.yaxis.set_major_locator(MaxNLocator(12, integer=True))
 
 
-def _agreement(ax: Axes, t: _Trainings, measured: _Policies | None, since_start: bool) -> None:
+def _agreement(ax: Axes, t: _Trainings, measured: _Measured | None, since_start: bool) -> None:
     compared = ~np.isnan(t.agreement)
     if compared.any():
         _crowd(ax, t.x[compared], t.agreement[compared], BLUE, "agreement with the last")
     elif measured is None:
         _say(ax, f"{len(t.x)} training{'s' * (len(t.x) > 1)}, none compared with the last")
-    if measured is not None and measured.accuracy is not None:
-        _line(ax, measured.x, measured.accuracy, GREEN, "worst level's accuracy", marker="s")
+    if measured is not None:
+        _line(ax, measured.x, measured.y, GREEN, "worst level's accuracy", marker="s")
     if t.noted.any():
         x = t.x[t.noted]
         ax.plot(x, np.zeros(len(x)), "|", color=ORANGE, ms=9, label=f"notes ({len(x):,})")
@@ -313,8 +311,8 @@ def _names(
     _over_trainings(ax, t, since_start)
 
 
-def _values(ax: Axes, policies: _Policies, mdp: BlockMDP) -> None:
-    _line(ax, policies.x, policies.value, GREEN, "policy at the time", marker="s")
+def _values(ax: Axes, policies: _Measured, mdp: BlockMDP) -> None:
+    _line(ax, policies.x, policies.y, GREEN, "policy at the time", marker="s")
     _optimum(ax, mdp)
     ax.set_xlim(left=0)
     _finish(ax, "Value of the policy", "trajectories of any kind", "expected return")

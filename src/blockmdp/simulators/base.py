@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from blockmdp import rng, streams
 from blockmdp.checks import warn
-from blockmdp.decoders import Decoder, decode_mixture
+from blockmdp.decoders import Decoder, TableDecoder, decode_mixture
+from blockmdp.history import Snapshot, next_checkpoint
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
@@ -79,6 +80,8 @@ class Simulator(ABC):
         Shape of one observation.
     ledger : Counter
         Trajectories drawn so far, by kind.
+    snapshots : list of Snapshot or None
+        Where `learn` keeps the learner's policy at each checkpoint; None, the default, keeps none.
     """
 
     mdp: BlockMDP | None
@@ -89,6 +92,7 @@ class Simulator(ABC):
     def __init__(self, seed: int) -> None:
         self.seed = _check_seed(seed)
         self.ledger: Counter[str] = Counter()
+        self.snapshots: list[Snapshot] | None = None
         self._learners = 0
         self._policy_key = streams.policy(seed)
         self._mixture_key = streams.mixture(seed)
@@ -191,6 +195,41 @@ class Simulator(ABC):
             return np.zeros(n, np.int64)
         keys = rng.children(self._mixture_key, self.episodes, n)
         return (rng.uniforms(keys, 1)[:, 0] * len(policies)).astype(np.int64)
+
+    def is_due(self, run: LearnerRun) -> bool:
+        """Whether to `keep` the policy of a learner now.
+
+        Parameters
+        ----------
+        run : LearnerRun
+            Run after an episode.
+
+        Returns
+        -------
+        bool
+            True at a checkpoint before the end of the run, if there are `snapshots`.
+        """
+        if self.snapshots is None or run.k == len(run.returns):
+            return False
+        return next_checkpoint(run.k - 1) == run.k
+
+    def keep(self, run: LearnerRun, decoder: Decoder | None) -> None:
+        """Append the policy of a learner to `snapshots`.
+
+        Parameters
+        ----------
+        run : LearnerRun
+            Run whose policy is kept.
+        decoder : Decoder or None
+            Maps observations to the labels that the learner sees; None if it sees latent states.
+        """
+        assert self.snapshots is not None
+        pi = run.learner.policy(run.tables).copy()
+        shape = () if decoder is None else self.observation_shape
+        if isinstance(decoder, TableDecoder):
+            decoder = decoder.frozen()
+        policy = Policy(pi, decoder, shape)
+        self.snapshots.append(Snapshot(self.ledger["learn"], self.episodes, policy))
 
     def grow(self, run: LearnerRun, labels: int) -> None:
         """Enlarge the tables for more labels, and keep what was learnt.

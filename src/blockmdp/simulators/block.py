@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from blockmdp import rng, streams
 from blockmdp.decoders import Decoder
+from blockmdp.history import next_checkpoint
 from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
 from blockmdp.loop import Episodes, learn
@@ -60,14 +61,21 @@ class BlockSimulator(Simulator):
         loop = self._loop(run.learner)
         self._use_observations(decoder is not None)
         visits, seen = self._tapes.visits.copy(), []
+        tape = SHOW_LATENT if decoder is None else None
         while run.k < stop:
-            tape = SHOW_LATENT if decoder is None else self._tapes.refill(decoder, stop - run.k)
-            if decoder is not None:
+            if tape is None:
+                assert decoder is not None
+                tape = self._tapes.refill(decoder, stop - run.k)
                 self.grow(run, decoder.n_labels)
             episodes = Episodes(self._world_key, run.key, offset=self.episodes - run.k)
-            k = loop(run.tables, self.mdp.dynamics, tape, episodes, run.k, run.returns[:stop])
+            end = stop if self.snapshots is None else min(stop, next_checkpoint(run.k))
+            k = loop(run.tables, self.mdp.dynamics, tape, episodes, run.k, run.returns[:end])
             self.ledger["learn"] += k - run.k
             run.k = k
+            if k < end:
+                tape = None  # it is used up
+            elif self.is_due(run):
+                self.keep(run, decoder)
             if record and self.mdp.emission.per_episode:  # `replay` takes one episode
                 seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
                 visits = self._tapes.visits.copy()

@@ -86,6 +86,8 @@ class GymSimulator(Simulator):
             run.returns[run.k] = total
             run.k += 1
             self.ledger["learn"] += 1
+            if self.is_due(run):
+                self.keep(run, decoder)
         return seen.observations() if record else None
 
     def rollout(

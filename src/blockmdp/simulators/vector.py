@@ -60,7 +60,8 @@ class _Episode:
 class VectorSimulator(Simulator):
     """Steps through a Gymnasium vector environment with discrete actions and bounded episodes.
 
-    A copy starts a new episode even if no more are needed; `ledger` counts it as "unused".
+    A copy starts a new episode even if no more are needed; `ledger` counts it as "unused". There
+    are no `snapshots`: the copies would have to wait for each other at every checkpoint.
 
     Parameters
     ----------

@@ -128,6 +128,8 @@ class OnlineURL(DecodingAgent):
             run.returns[run.k] = episode.returns[0]
             trajectories[run.k] = simulator.episodes
             run.k += 1
+            if simulator.is_due(run):
+                simulator.keep(run, f.decoder())
         pi = A.policy(run.tables).copy()  # 9
         self.policy_ = Policy(pi, f.decoder(), simulator.observation_shape)  # 11
         self.tables_, self.history_ = run.tables, history

@@ -27,6 +27,7 @@ from blockmdp.oracles._dirichlet import (
     map_sweeps,
     nearest,
 )
+from blockmdp.oracles._noise import whitening
 from blockmdp.oracles.mixtures import best_split
 
 __all__ = ["DirichletMixture"]
@@ -35,6 +36,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
+MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
 MAX_TREE = 200  # most observations of which all pairs are compared
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
@@ -126,7 +128,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._z[self._n - 1] = 0
         self._accept(self._clustering(self.labels_))
         self._reconsider()
-        self._linear_scores = linear_scores(self._model, self._clusters)
+        self._update_scores()
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
@@ -150,7 +152,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reset(X)
         self._n_before, self._labels_before = self._n, None
         if self._model.bits and not _are_bits(X):  # not bits after all, so start again
-            past, labels = self._x[: self._n].astype(np.float64), self.labels_.copy()
+            past, labels = self._raw[: self._n].astype(np.float64), self.labels_.copy()
             self._reset(np.concatenate([past, X]))
             self._labels_before = labels
             for row in past - self._centre:
@@ -159,7 +161,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._learn(row)
         before = self._labels_before
         self._changed = NONE if before is None else np.flatnonzero(before != self._z[: len(before)])
-        self._linear_scores = linear_scores(self._model, self._clusters)
+        self._update_scores()
         return self
 
     def changed_labels(self) -> Labels:
@@ -247,7 +249,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._model = Model(bits, float(d), 1.0, 1.0, math.log(alpha))
         self._centre = np.zeros(d) if bits else X[0].copy()  # subtracted, for precision
         self._n = self._n_reconsidered = 0
-        self._x, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
+        self._raw, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
+        self._T: Array | None = None  # makes the noise round
+        self._x = self._raw  # the rows after T
         self._square = 0.0
         K = min(2, self.max_labels)
         self._clusters = Clusters(np.zeros(K, np.int64), np.zeros((K, d)))
@@ -260,13 +264,18 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _labels_before: Labels | None
 
     def _store(self, row: Array) -> None:
-        if self._n == len(self._x):
-            self._x = np.concatenate([self._x, np.empty_like(self._x)])
+        if self._n == len(self._raw):
+            rows = [np.concatenate([x, np.empty_like(x)]) for x in (self._raw, self._x)]
+            self._x = rows[0] if self._x is self._raw else rows[1]
+            self._raw = rows[0]
             self._z = np.concatenate([self._z, np.empty_like(self._z)])
-        square = float(np.dot(row, row))
-        if not square < 1e36:
+        if not float(np.dot(row, row)) < 1e36:
             raise ValueError("observations contain numbers beyond 1e18: scale them down")
-        self._x[self._n] = row
+        self._raw[self._n] = row
+        if self._T is not None:
+            row = self._T @ row
+            self._x[self._n] = row
+        square = float(np.dot(row, row))
         self._square += square
         self._n += 1
 
@@ -318,7 +327,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
         self._n_reconsidered = self._n
-        for _ in range(3):
+        for _ in range(4):
             now = self._swept(self._current())
             self._accept(now)
             better = True
@@ -330,10 +339,50 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                         better = True
                         self._accept(other)
                         break
-            before, dim = self._model.dim, self._noise_dimensions(now)
-            self._model = self._model._replace(dim=dim)
-            if abs(dim - before) < 0.1 * before:
+            if not self._learn_noise(now):
                 break
+
+    def _learn_noise(self, now: _Clustering) -> bool:
+        """Learn the shape of the noise. Return whether the labels should be reconsidered."""
+        if self._model.bits:
+            return False
+        T = self._own_shape(now)
+        reshaped = _differ(T, self._T)
+        if reshaped:
+            self._reshape(T)
+            now = self._current()
+        before, dim = self._model.dim, self._noise_dimensions(now)
+        self._model = self._model._replace(dim=dim)
+        return reshaped or abs(dim - before) >= 0.1 * before
+
+    def _own_shape(self, now: _Clustering) -> Array | None:
+        scatter, degrees = self._scatter(now.z)
+        if degrees < MIN_DEGREES * len(scatter):
+            return self._T
+        return whitening(scatter, degrees)
+
+    def _scatter(self, z: Labels) -> tuple[Array, int]:
+        """Return the sum of the outer products of the deviations from the labels' means, and its
+        degrees of freedom.
+        """
+        x = self._raw[: self._n].astype(np.float64)
+        counts = np.bincount(z)
+        sums = np.zeros((len(counts), x.shape[1]))
+        np.add.at(sums, z, x)
+        x -= (sums / np.maximum(counts, 1)[:, None])[z]
+        return x.T @ x, self._n - np.count_nonzero(counts)
+
+    def _reshape(self, T: Array | None) -> None:
+        """Look at all rows through another T."""
+        self._T = T
+        self._x = self._raw if T is None else (self._raw @ T.astype(np.float32)).astype(np.float32)
+        x = self._x[: self._n].astype(np.float64)
+        self._square = float(np.vdot(x, x))
+        self._accept(self._clustering(self.labels_.copy()))
+
+    def _update_scores(self) -> None:
+        W, b = linear_scores(self._model, self._clusters)
+        self._linear_scores = (W if self._T is None else W @ self._T), b
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
@@ -429,6 +478,14 @@ class _Clustering(NamedTuple):
     clusters: Clusters
     score: float
     model: Model
+
+
+def _differ(one: Array | None, other: Array | None) -> bool:
+    """Whether two shapes differ by more than a tenth in some direction."""
+    if one is None or other is None:
+        return one is not other
+    ratios = np.linalg.eigvals(np.linalg.solve(one, other)).real
+    return bool(ratios.max() > 1.1 or ratios.min() < 1 / 1.1)
 
 
 def _is_better(one: _Clustering, other: _Clustering) -> bool:

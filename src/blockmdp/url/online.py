@@ -23,7 +23,13 @@ from blockmdp.jit import interpreted
 from blockmdp.learners import UCBVI, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
-from blockmdp.oracles.fitting import FittedOracle, fit_oracle, one_thread
+from blockmdp.oracles.fitting import (
+    FittedOracle,
+    check_labels,
+    fit_oracle,
+    one_thread,
+    renumber,
+)
 from blockmdp.oracles.scores import to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -167,10 +173,7 @@ class OnlineDecoder:
     ) -> None:
         self.pooled = pooled
         keys = rng.children(key, 0, 1 if pooled else horizon + 1)
-        incremental = isinstance(oracle, IncrementalOracle)
-        self.oracles: list[Any] = [
-            clone(oracle) if incremental else _RefittedOracle(oracle, k) for k in keys
-        ]
+        self.oracles: list[Any] = [_incremental(oracle, k) for k in keys]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         self.n_labels = 1  # of all oracles, at any time
         self.k = 0
@@ -245,6 +248,50 @@ class OnlineDecoder:
         return FittedDecoder(fitted, np.concatenate([f.order for f in each]))
 
 
+def _incremental(oracle: Any, key: np.uint64) -> Any:
+    """Return a clone of an incremental oracle, or an oracle that is refitted."""
+    if not isinstance(oracle, IncrementalOracle):
+        return _RefittedOracle(oracle, key)
+    own = type(oracle) is DirichletMixture  # it needs no check, which would take time
+    return clone(oracle) if own else _NumberedOracle(clone(oracle))
+
+
+class _NumberedOracle:
+    """Checks the labels of an incremental oracle, and numbers them as they appear.
+
+    Labels 0, ..., n_labels_ - 1 keep their numbers if the oracle states `n_labels_`.
+    """
+
+    def __init__(self, oracle: Any) -> None:
+        self.oracle = oracle
+        self.numbers: dict[int, int] = {}  # label of the oracle -> label
+        self.labels_ = np.zeros(0, np.int64)
+
+    @property
+    def n_labels_(self) -> int:
+        return len(self.numbers)
+
+    def partial_fit(self, X: NDArray[Any]) -> None:
+        self.oracle.partial_fit(X)
+        n = len(self.labels_) + len(X)
+        labels = check_labels(self.oracle.labels_, n, self.oracle, "labels_")
+        for label in range(int(getattr(self.oracle, "n_labels_", 0))):
+            self._number(label)
+        kept = 0 if len(self.changed_labels()) else len(self.labels_)
+        new = renumber(labels[kept:], self._number)
+        self.labels_ = np.concatenate([self.labels_[:kept], new])
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.int64]:
+        labels = check_labels(self.oracle.predict(X), len(X), self.oracle)
+        return renumber(labels, self._number)
+
+    def changed_labels(self) -> Any:
+        return self.oracle.changed_labels()
+
+    def _number(self, label: int) -> int:
+        return self.numbers.setdefault(label, len(self.numbers))
+
+
 class _RefittedOracle:
     """Makes any oracle incremental: refits it when its data have grown by half, with FixLabel."""
 
@@ -291,6 +338,10 @@ def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:
         return oracle.f
     if n_labels == 0:  # it has seen nothing
         return constant_decoder()
-    scores = to_scores(oracle)
+    names: tuple[int, ...] = ()
+    if isinstance(oracle, _NumberedOracle):
+        names, oracle = tuple(oracle.numbers), oracle.oracle
+        names = () if names == tuple(range(n_labels)) else names
+    scores = oracle if names else to_scores(oracle)
     predictor = deepcopy(oracle) if scores is oracle else scores
-    return FittedDecoder.of((FittedOracle(predictor, n_labels),))
+    return FittedDecoder.of((FittedOracle(predictor, n_labels, names=names),))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -350,7 +350,12 @@ def check_is_oracle(oracle: Any) -> None:
 
 
 def fit_oracle(
-    oracle: Any, x: NDArray[Any], key: np.uint64, *, as_scores: bool = True
+    oracle: Any,
+    x: NDArray[Any],
+    key: np.uint64,
+    *,
+    as_scores: bool = True,
+    last: FittedOracle | None = None,
 ) -> FittedOracle:
     """Fit a clone of an oracle to observations.
 
@@ -373,6 +378,8 @@ def fit_oracle(
     as_scores : bool, default=True
         Turn the fitted estimator into scores where possible: see
         `blockmdp.oracles.scores.to_scores`.
+    last : FittedOracle or None, default=None
+        What the oracle learnt last. If it fails now, this is returned with a note.
 
     Returns
     -------
@@ -382,7 +389,7 @@ def fit_oracle(
     Raises
     ------
     ValueError
-        If the oracle fails, or if its labels are not whole numbers.
+        If the oracle fails and has learnt nothing so far, or if its labels are not whole numbers.
 
     Notes
     -----
@@ -420,6 +427,8 @@ def fit_oracle(
         except MemoryError:
             raise
         except Exception as error:
+            if last is not None and not isinstance(last.predictor, ConstantPredictor):
+                return replace(last, notes=(f"{KEPT} ({_one_line(error)})",))
             if isinstance(error, OracleError):
                 raise
             is_misconfigured = type(error).__name__ == "InvalidParameterError"  # scikit-learn's
@@ -514,6 +523,7 @@ def one_thread() -> Any:
 
 
 FEW = 100  # with fewer observations, an oracle that fails to fit is replaced by a single label
+KEPT = "the fit failed and the last decoder was kept"  # how the note of a failed refit begins
 
 
 @cache

@@ -121,10 +121,10 @@ class OnlineURL(DecodingAgent):
             pi = A.behaviour(run.tables, run.k)  # 5
             episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
             born, relabelled = f.learn(episode)
-            if born or relabelled:
+            if born or relabelled or f.notes:
                 policy = Policy(pi, f.decoder()) if record else None
-                entry = (run.k, simulator.episodes, policy, (), tuple(born), math.nan, relabelled)
-                history.append(Refit(*entry))
+                entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
+                history.append(Refit(*entry, math.nan, relabelled))
             if relabelled:
                 simulator.restart(run, f.n_labels)
             else:
@@ -166,6 +166,8 @@ class OnlineDecoder:
         Labels of all observations so far.
     actions, rewards, lengths : ndarray
         What else the episodes consist of, as in `Trajectories`.
+    notes : tuple of str
+        Which oracles failed to learn from the last episode, and why.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class OnlineDecoder:
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         self.n_labels = 1  # of all oracles, at any time
         self.k = 0
+        self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
         self.rewards = np.zeros((episodes, horizon))
@@ -213,6 +216,8 @@ class OnlineDecoder:
             known = int(self._n_labels[g])
             relabelled += self._learn(g, rows)
             born += [(g, label) for label in range(known, int(self._n_labels[g]))]
+        failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
+        self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
 
     def _learn(self, g: int, rows: NDArray[Any]) -> int:
@@ -303,6 +308,7 @@ class _RefittedOracle:
         self.labels_ = np.zeros(0, np.int64)
         self._changed = np.zeros(0, np.int64)
         self.n = self.learnt = self.fits = 0
+        self.failure = ""  # of the last call of `partial_fit`
 
     @property
     def n_labels_(self) -> int:
@@ -314,7 +320,7 @@ class _RefittedOracle:
     def partial_fit(self, X: NDArray[Any]) -> None:
         self.data.append(X)
         self.n += len(X)
-        before = self.labels_
+        before, self.failure = self.labels_, ""
         if self.n >= 1.5 * self.learnt:
             self._refit()
             self.labels_ = self.predict(self.data[0]).astype(np.int64)
@@ -327,8 +333,12 @@ class _RefittedOracle:
 
     def _refit(self) -> None:
         self.data, self.learnt = [np.concatenate(self.data)], self.n
-        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits))
+        last = self.f.fitted[0]
+        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits), last=last)
         self.fits += 1
+        if fitted.predictor is last.predictor:
+            self.failure = fitted.notes[0]
+            return
         self.f = fix_label(FittedDecoder.of((fitted,), self.f.n_labels), self.Z)
         self.Z.confirm(self.f, Observations(np.zeros(self.n, np.int64), self.data[0]))
 

@@ -1,6 +1,8 @@
-"""Oracles that users bring: their labels are checked."""
+"""Oracles that users bring: their labels are checked, and their failures do not end a run."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import blockmdp as bm
 from blockmdp import rng
+from blockmdp.history import Refit
 from blockmdp.oracles import InductiveClusterer, fit_oracle
 from blockmdp.oracles.fitting import check_labels
+from blockmdp.url.doubts import invented_labels, unsettled
 from blockmdp.url.online import OnlineDecoder
 
 KEY = rng.root(0)
@@ -173,3 +177,133 @@ def test_an_incremental_oracle_gives_new_labels_the_next_free_number():
         assert f.labels[k].tolist() == labels
     assert f.n_labels == 3
     assert f.decoder().decode(np.zeros(3, int), rows(0, 1, 2)).tolist() == [0, 1, 2]
+
+
+# --- failures -------------------------------------------------------------------------------------
+class Fails(KMeans):
+    """K-means that fails in every fit to more than `most` observations."""
+
+    def __init__(self, n_clusters=3, error=ArithmeticError, most=200, n_init=2, random_state=None):
+        super().__init__(n_clusters, n_init=n_init, random_state=random_state)
+        self.error, self.most = error, most
+
+    def fit(self, X, y=None):
+        if len(X) > self.most:
+            raise self.error("ill-defined\n  covariance")
+        return super().fit(X)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_failed_refit_keeps_the_last_decoder_and_warns_once(pooled):
+    oracle = Fails(most=100 if pooled else 25)
+    agent = bm.URL(oracle, batch=25, iterations=1, retrain_every=20, pool_levels=pooled)
+    with pytest.warns(UserWarning, match=r"Fails.* fits failed.* the first one before episode 20"):
+        agent.fit(LOCK, episodes=80, seed=0)
+    notes = [refit.notes for refit in agent.history_]
+    assert notes[0] == ()
+    assert all("ArithmeticError: ill-defined covariance" in note for note in notes[1])
+    assert [refit.relabelled for refit in agent.history_[1:]] == [0] * 3
+    assert len(agent.returns_) == 80
+
+
+def test_few_observations_do_not_replace_a_decoder_that_was_learnt():
+    last = fit_oracle(KMeans(3, n_init=2), rows(0, 1, 2), KEY)
+    failing = Fails(error=ValueError, most=3)
+    kept = fit_oracle(failing, rows(0, 1, 2, 2), KEY, last=last)
+    assert kept.predictor is last.predictor
+    assert "ValueError: ill-defined covariance" in kept.notes[0]
+    single = fit_oracle(failing, rows(0, 1, 2, 2), KEY)  # nothing was learnt before
+    assert fit_oracle(failing, rows(0, 1, 2, 2), KEY, last=single).n_labels == 1
+
+
+def test_levels_that_fail_keep_their_labels_while_others_learn():
+    class OneLevel(KMeans):
+        def fit(self, X, y=None):
+            if len(X) > 30 and X[0, 0] > 0.5:  # the first state, the only one at level 0
+                raise ArithmeticError("no")
+            return super().fit(X)
+
+    m = bm.lock_gaussian(2, sigma=0.05)
+    agent = bm.URL(OneLevel(3, n_init=2), batch=30, iterations=3, pool_levels=False)
+    with pytest.warns(UserWarning, match="failed"):
+        agent.fit(m, episodes=10, record=True)
+    first, *_, last = (refit.policy.decoder for refit in agent.history_)
+    kept = [a.predictor is b.predictor for a, b in zip(first.fitted, last.fitted)]
+    assert any(kept)
+    assert not all(kept)
+    for h in np.flatnonzero(kept):
+        assert np.array_equal(first.order[h], last.order[h][: first.n_labels])
+
+
+def test_a_failed_refit_online_keeps_the_last_decoder_and_warns_once():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agent = bm.OnlineURL(Fails(most=100)).fit(LOCK, episodes=80, seed=0)
+    (warning,) = [w for w in caught if issubclass(w.category, UserWarning)]
+    assert "ArithmeticError: ill-defined covariance" in str(warning.message)
+    assert warning.filename == __file__
+    failed = [refit for refit in agent.history_ if refit.notes]
+    assert f"{len(failed)} fits failed" in str(warning.message)
+    assert len(agent.returns_) == 80
+
+
+@pytest.mark.parametrize("make", [bm.URL, bm.OnlineURL])
+def test_if_the_first_fit_fails_an_error_says_what_to_try(make):
+    with pytest.raises(ValueError, match=r"Fails\(.* cannot learn from .* Try other parameters"):
+        make(Fails(most=0)).fit(LOCK, episodes=5)
+    with pytest.raises(ValueError, match=r"Fails\(.* cannot learn from"):  # the first with enough
+        make(Fails(error=ValueError, most=0)).fit(LOCK, episodes=100)
+
+
+@pytest.mark.parametrize("make", [bm.URL, bm.OnlineURL])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_interrupts_and_lack_of_memory_end_the_run(make, error):
+    with pytest.raises(error):
+        make(Fails(error=error, most=150)).fit(LOCK, episodes=100)
+
+
+# --- doubts ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("oracle", "sign"),
+    [
+        (KMeans(3, n_init=2), "agree on .* earned no more"),
+        (DBSCAN(), "tells no observations apart"),
+        (DBSCAN(eps=1e-6, min_samples=1), "labels for .* observations"),
+    ],
+)
+def test_a_clusterer_that_cannot_decode_a_lock_is_doubted(oracle, sign):
+    m = bm.lock_bernoulli(horizon=10, switch=0.2)
+    agent = bm.URL(oracle, pool_levels=False, iterations=3)
+    with pytest.warns(UserWarning, match=f"decoder that .*{type(oracle).__name__}.*{sign}"):
+        agent.fit(m, episodes=500)
+    assert agent.value() < 0.05
+
+
+def refits(*ks):
+    return [Refit(k, k, None, (), ((0, i),), 0.5, 0) for i, k in enumerate(ks)]
+
+
+def test_unsettled_decoders_are_doubted_only_if_nothing_was_learnt():
+    nothing, much = np.zeros(400), np.repeat([0.0, 1.0], 200)
+    counts = [np.array([50, 60, 70])]
+    assert len(list(unsettled(refits(0, 1), nothing, counts))) == 1
+    assert list(unsettled(refits(0, 1), much, counts)) == []
+    assert list(unsettled([], nothing, counts)) == []
+
+
+def test_late_labels_are_doubted_if_they_are_rare_and_nothing_was_learnt():
+    nothing, much = np.zeros(400), np.repeat([0.0, 1.0], 200)
+    rare, common = [np.array([900, 1, 1, 1])], [np.array([900, 50, 40, 3])]
+    late, early = refits(0, 310, 350), refits(0, 20, 50)
+    (doubt,) = invented_labels(late, nothing, rare)
+    assert "4 labels, of which 2 appeared in the last quarter" in doubt
+    for others in ((late, much, rare), (early, nothing, rare), (late, nothing, common)):
+        assert list(invented_labels(*others)) == []
+
+
+def test_the_defaults_are_not_doubted():
+    for m in (bm.lock_bernoulli(horizon=5), bm.lock_gaussian(horizon=5)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            bm.URL().fit(m, episodes=500)
+            bm.OnlineURL().fit(m, episodes=120)

@@ -34,6 +34,7 @@ from blockmdp.oracles.scores import to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
+from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
 __all__ = ["OnlineDecoder", "OnlineURL"]
@@ -107,9 +108,10 @@ class OnlineURL(DecodingAgent):
     def _learn(self, simulator: Simulator, K: int, record: bool) -> None:
         """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
         A = UCBVI(bonus=0.0) if self.learner is None else self.learner
+        oracle = DirichletMixture() if self.oracle is None else self.oracle
         run = simulator.start(A, K)  # 3
         f = OnlineDecoder(
-            DirichletMixture() if self.oracle is None else self.oracle,
+            oracle,
             simulator.horizon,
             K,
             pooled=self.pool_levels,
@@ -138,6 +140,8 @@ class OnlineURL(DecodingAgent):
         self.policy_ = Policy(pi, f.decoder(), simulator.observation_shape)  # 11
         self.tables_, self.history_ = run.tables, history
         self.returns_, self.trajectories_ = run.returns, trajectories
+        doubts = invented_labels(history, run.returns, f.counts())
+        warn_of_doubts(oracle, history, run.returns, doubts)
 
 
 class OnlineDecoder:
@@ -242,6 +246,13 @@ class OnlineDecoder:
         run = replay if learner.is_compiled() else interpreted(replay)
         past = (self.labels, self.actions, self.rewards, self.lengths)
         run(learner.update, tables, *(a[first : self.k] for a in past))
+
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Return, for each oracle, the number of observations of each of its labels."""
+        levels = np.arange(self.labels.shape[1])
+        made = levels <= self.lengths[: self.k, None]
+        groups = np.broadcast_to(levels * (not self.pooled), made.shape)
+        return label_counts(self.labels[: self.k][made], groups[made])
 
     def decoder(self) -> FittedDecoder:
         """Return what has been learnt so far as a decoder that no longer changes."""

@@ -20,6 +20,7 @@ from blockmdp.oracles.fitting import fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
+from blockmdp.url.doubts import label_counts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
 __all__ = ["TSR", "agreement"]
@@ -147,6 +148,19 @@ class TSR:
         self._train(self._forget(self._remember(train)), test, pi, k)
         self._remember(test)
         return self.f
+
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Count the training data of each label.
+
+        Returns
+        -------
+        list of ndarray
+            For each oracle, the numbers of observations of its labels; empty without data.
+        """
+        if self.data is None:
+            return []
+        labels = self.f.decode(self.data.levels, self.data.x)
+        return label_counts(labels, np.zeros_like(labels) if self.f.pooled else self.data.levels)
 
     def _remember(self, new: Observations) -> Observations:
         self.data = new if self.data is None else self.data + new

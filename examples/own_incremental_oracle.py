@@ -15,6 +15,8 @@ oracle gets the observations of one episode at a time. This example writes such 
 #
 # This one keeps a list of centres. A point that is farther than ``radius`` from all of them becomes
 # a new centre; any other point moves its centre a little. A label never changes.
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -73,12 +75,14 @@ print(agent.ledger_)
 # What the radius does
 # --------------------
 # A radius that is too small makes several labels for one state, and the learner has more to learn.
-# A radius that is too large merges states, and the lock stays closed. The grey lines show the
-# number of states and the optimum.
+# A radius that is too large merges states, and the lock stays closed. If it merges all of them, the
+# agent warns. The grey lines show the number of states and the optimum.
 radii = (0.6, 0.8, 1.2, 2.0)
 labels, values = [], []
 for radius in radii:
-    fitted = bm.OnlineURL(Centres(radius)).fit(m, episodes=300, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the last radius is too large on purpose
+        fitted = bm.OnlineURL(Centres(radius)).fit(m, episodes=300, seed=0)
     labels.append(fitted.decoder_.n_labels)
     values.append(fitted.value())
 

@@ -55,7 +55,7 @@ def per_level(horizon=2):
 def frozen_lake():
     env = Noisy(gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=6))
     agent = URL(KMeans(16, n_init=1), batch=30, retrain_every=50)
-    return agent.fit(env, 100, seed=0, record=True)
+    return agent.fit(env, 90, seed=0, record=True)
 
 
 MADE = {

@@ -55,9 +55,8 @@ def write_policy(
         for i, fitted in enumerate(decoder.fitted):
             kind, parts = _parts(fitted.predictor)
             arrays |= {f"f{i}.{name}": value for name, value in parts.items()}
-            about["fitted"].append(
-                {"kind": kind, "n_labels": fitted.n_labels, "notes": list(fitted.notes)}
-            )
+            entry = {"kind": kind, "n_labels": fitted.n_labels, "notes": list(fitted.notes)}
+            about["fitted"].append(entry | ({"names": fitted.names} if fitted.names else {}))
     else:
         raise TypeError(f"a policy with a {type(decoder).__name__} as decoder cannot be saved")
     about["digest"] = _digest(arrays)
@@ -180,7 +179,12 @@ def _read_fitted(
     _require(type(n_labels) is int and n_labels >= 1, "n_labels must be a positive integer")
     _require(all(isinstance(note, str) for note in notes), "notes must be strings")
     if kind == "skops":
-        return FittedOracle(_read_skops(arrays[prefix + "bytes"], trusted), n_labels, notes)
+        names = tuple(entry.get("names", ()))
+        _require(
+            all(type(name) is int for name in names) and len({*names}) == len(names) <= n_labels,
+            "names must be different integers, one for each label",
+        )
+        return FittedOracle(_read_skops(arrays[prefix + "bytes"], trusted), n_labels, notes, names)
     _require(kind in _SCORES, f"unknown kind of oracle {kind!r}")
     cls, dims = _SCORES[kind]
     lengths: dict[str, int] = {} if dim is None else {"d": dim}

@@ -370,7 +370,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         sums = np.zeros((len(counts), x.shape[1]))
         np.add.at(sums, z, x)
         x -= (sums / np.maximum(counts, 1)[:, None])[z]
-        return x.T @ x, self._n - np.count_nonzero(counts)
+        return x.T @ x, self._n - int(np.count_nonzero(counts))
 
     def _reshape(self, T: Array | None) -> None:
         """Look at all rows through another T."""

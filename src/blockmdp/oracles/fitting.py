@@ -4,12 +4,16 @@ An oracle is any scikit-learn clusterer or mixture. If it has `predict`, it is u
 only has `fit_predict` (DBSCAN, HDBSCAN, OPTICS, agglomerative, spectral), a classifier learns its
 labels and predicts those of new observations, as the paper does with DBSCAN and a support vector
 machine.
+
+All labels from outside enter the package through `check_labels` and `renumber`. An oracle may use
+any whole numbers as labels, and -1 for noise; the package numbers them 0, ..., n - 1.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,10 +34,17 @@ __all__ = [
     "FittedOracle",
     "IncrementalOracle",
     "InductiveClusterer",
+    "OracleError",
     "check_is_oracle",
+    "check_labels",
     "fit_oracle",
     "one_thread",
+    "renumber",
 ]
+
+
+class OracleError(ValueError):
+    """An oracle failed to fit, or gave labels that are not whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,9 @@ class FittedOracle:
         Number of labels.
     notes : tuple of str, default=()
         What was unusual about the fit, one sentence each.
+    names : tuple of int, default=()
+        What the predictor calls the labels 0, 1, ..., if it has other numbers for them. Whatever
+        it gives besides gets the last label, `n_labels - 1`.
 
     See Also
     --------
@@ -68,6 +82,7 @@ class FittedOracle:
     predictor: Predictor
     n_labels: int
     notes: tuple[str, ...] = ()
+    names: tuple[int, ...] = ()
 
     def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
         """Label observations.
@@ -84,8 +99,13 @@ class FittedOracle:
         """
         if len(x) == 0:
             return np.zeros(0, np.int32)
-        labels = np.asarray(self.predictor.predict(_as_floats(x)))
-        return np.asarray(np.clip(labels, 0, self.n_labels - 1), np.int32)
+        labels = check_labels(self.predictor.predict(_as_floats(x)), len(x), self.predictor)
+        last = self.n_labels - 1
+        if self.names:
+            numbers = {name: i for i, name in enumerate(self.names)}
+            labels = renumber(labels, lambda name: numbers.get(name, last))
+        # as an unsigned number, -1 is larger than every label
+        return np.minimum(labels.view(np.uint64), np.uint64(last)).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -114,7 +134,8 @@ class IncrementalOracle(Protocol):
 
     `OnlineURL` calls `partial_fit` after each episode with its observations, and `predict` for each
     observation on which it acts. Labels are integers from 0 on, and a label should keep its number
-    as long as it means the same. An oracle may change its mind about earlier observations. It
+    as long as it means the same. Any other whole number, such as -1 for noise, gets the next free
+    number when it first appears. An oracle may change its mind about earlier observations. It
     reports them in `changed_labels`, and the learner then learns the past again.
 
     An oracle is also a scikit-learn estimator. Derive it from `sklearn.base.BaseEstimator` and let
@@ -223,18 +244,18 @@ class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     clusterer : estimator
         Has `fit_predict`. Observations that it labels -1 are noise, from which the classifier does
-        not learn.
+        not learn. So `predict` gives each of them the label of a cluster.
     classifier : estimator, default=SVC()
         Learns the clusterer's labels.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        The clusterer's labels of the data; -1 for noise.
+        The clusterer's labels of the data, numbered 0, ..., m - 1; -1 for noise.
     n_labels_ : int
         Number of labels that `predict` can give.
     classes_ : ndarray of shape (m,)
-        The labels that occur, without noise.
+        The clusterer's own numbers of these labels.
     clusterer_, classifier_ : estimator
         The fitted estimators. `classifier_` is None if there are fewer than two classes.
     n_features_in_ : int
@@ -275,10 +296,11 @@ class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = validate_data(self, X)
         self.clusterer_ = clone(self.clusterer)
-        self.labels_ = np.asarray(self.clusterer_.fit_predict(X))
+        labels = self.clusterer_.fit_predict(X)
+        self.labels_ = check_labels(labels, len(X), self.clusterer_, "fit_predict")
         kept = self.labels_ >= 0
-        self.classes_ = np.unique(self.labels_[kept])
-        self.n_labels_ = int(self.classes_.max(initial=0)) + 1
+        self.classes_, self.labels_[kept] = np.unique(self.labels_[kept], return_inverse=True)
+        self.n_labels_ = max(len(self.classes_), 1)
         self.classifier_ = None
         if len(self.classes_) > 1:
             self.classifier_ = clone(SVC() if self.classifier is None else self.classifier)
@@ -328,13 +350,22 @@ def check_is_oracle(oracle: Any) -> None:
 
 
 def fit_oracle(
-    oracle: Any, x: NDArray[Any], key: np.uint64, *, as_scores: bool = True
+    oracle: Any,
+    x: NDArray[Any],
+    key: np.uint64,
+    *,
+    as_scores: bool = True,
+    last: FittedOracle | None = None,
 ) -> FittedOracle:
     """Fit a clone of an oracle to observations.
 
     All randomness comes from the key, and only one thread is used, so the same data and key give
     the same labels. If there are too few observations for the clusters that were asked for, or just
     one cluster, or the fit does not converge, this is noted and no error is raised.
+
+    The oracle may use any whole numbers as labels. If they leave gaps, they are numbered anew, in
+    ascending order. Labels that it first gives later, and noise (-1), share one more label, the
+    last. An oracle gets no such label if it states the number of its labels.
 
     Parameters
     ----------
@@ -347,11 +378,18 @@ def fit_oracle(
     as_scores : bool, default=True
         Turn the fitted estimator into scores where possible: see
         `blockmdp.oracles.scores.to_scores`.
+    last : FittedOracle or None, default=None
+        What the oracle learnt last. If it fails now, this is returned with a note.
 
     Returns
     -------
     FittedOracle
         The fitted oracle.
+
+    Raises
+    ------
+    ValueError
+        If the oracle fails and has learnt nothing so far, or if its labels are not whole numbers.
 
     Notes
     -----
@@ -385,22 +423,92 @@ def fit_oracle(
         warnings.simplefilter("always")
         try:
             estimator.fit(x)
-            n_labels, n_found = _count_labels(estimator, x)
-        except ValueError as error:
+            labels, n_stated = _labels(estimator, x)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if last is not None and not isinstance(last.predictor, ConstantPredictor):
+                return replace(last, notes=(f"{KEPT} ({_one_line(error)})",))
+            if isinstance(error, OracleError):
+                raise
             is_misconfigured = type(error).__name__ == "InvalidParameterError"  # scikit-learn's
-            if len(x) >= FEW or is_misconfigured:
-                raise ValueError(
-                    f"{oracle!r} cannot learn from {len(x)} observations: {error}"
+            if len(x) >= FEW or is_misconfigured or not isinstance(error, ValueError):
+                raise OracleError(
+                    f"{oracle!r} cannot learn from {len(x)} observations: "
+                    f"{_one_line(error)}. Try other parameters, more data or another oracle"
                 ) from error
             notes.append(f"a single label: {len(x)} observations are too few ({error})")
             return FittedOracle(ConstantPredictor(), 1, tuple(notes))
     for warning in caught:
         if issubclass(warning.category, ConvergenceWarning):
             notes.append(str(warning.message).split("\n")[0])
-    if n_found == 1:
+    used = np.unique(labels)
+    if len(used) <= 1:
         notes.append(f"a single label for all of {len(x)} observations")
     predictor = to_scores(estimator) if as_scores else estimator
-    return FittedOracle(predictor, n_labels, tuple(notes))
+    if predictor is not estimator:
+        return FittedOracle(predictor, n_stated or len(predictor.b), tuple(notes))
+    n_labels, names = _numbering(estimator, used, n_stated)
+    return FittedOracle(predictor, n_labels, tuple(notes), names)
+
+
+def check_labels(labels: Any, n: int, oracle: Any, method: str = "predict") -> NDArray[np.int64]:
+    """Return the labels that an oracle gave to n observations as an array of integers.
+
+    Parameters
+    ----------
+    labels : array-like
+        What it returned.
+    n : int
+        Number of observations.
+    oracle : estimator
+        The oracle, for the error message.
+    method : str, default="predict"
+        Where the labels come from, likewise.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The labels.
+
+    Raises
+    ------
+    OracleError
+        If they are not one whole number for each observation.
+    """
+    given = np.asarray(labels)
+    kind = given.dtype.kind
+    if kind in "uf":
+        is_whole = bool(np.all((np.abs(given) < 2.0**63) & (np.rint(given) == given)))
+    else:
+        is_whole = kind in "bi"
+    if is_whole and given.shape == (n,):
+        return given.astype(np.int64)
+    shown = repr(given.ravel()[:3].tolist())[1:-1]
+    raise OracleError(
+        f"{type(_last_step(oracle)).__name__}: {method} must give each of {n} observations a whole "
+        f"number as its label (-1 for noise), an array of shape ({n},); got shape {given.shape}, "
+        f"dtype {given.dtype}: {shown}, ..."
+    )
+
+
+def renumber(labels: NDArray[np.int64], number: Callable[[int], int]) -> NDArray[np.int64]:
+    """Replace each label by its number.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Labels.
+    number : callable
+        Takes a label and returns its number. It is called once for each label, in ascending order.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Numbers.
+    """
+    names, at = np.unique(labels, return_inverse=True)
+    return np.array([number(name) for name in names.tolist()], np.int64)[at]
 
 
 def one_thread() -> Any:
@@ -415,6 +523,7 @@ def one_thread() -> Any:
 
 
 FEW = 100  # with fewer observations, an oracle that fails to fit is replaced by a single label
+KEPT = "the fit failed and the last decoder was kept"  # how the note of a failed refit begins
 
 
 @cache
@@ -495,11 +604,35 @@ def _limit_components(estimator: Any, x: NDArray[Any], notes: list[str]) -> None
             step.set_params(n_components=most)
 
 
-def _count_labels(estimator: Any, x: NDArray[Any]) -> tuple[int, int]:
-    """Return the number of labels that `predict` can give, and the number that x have."""
+def _labels(estimator: Any, x: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """Return the labels of x, and the number of labels that the estimator states, or 0."""
     last = _last_step(estimator)
-    if hasattr(last, "n_labels_") and hasattr(last, "labels_"):
-        used = np.unique(last.labels_)
-        return int(last.n_labels_), max(int((used >= 0).sum()), 1)  # -1 is noise
-    used = np.unique(estimator.predict(x))
-    return max(_n_clusters(estimator), int(used.max()) + 1), len(used)
+    if not (hasattr(last, "n_labels_") and hasattr(last, "labels_")):
+        return check_labels(estimator.predict(x), len(x), estimator), _n_clusters(estimator)
+    labels = check_labels(last.labels_, len(x), last, "labels_")
+    if isinstance(last, InductiveClusterer):
+        labels = labels[labels >= 0]  # it never predicts noise
+    return labels, int(last.n_labels_)
+
+
+def _numbering(
+    estimator: Any, used: NDArray[np.int64], n_stated: int
+) -> tuple[int, tuple[int, ...]]:
+    """Return the number of labels, and the estimator's names for them if they leave gaps.
+
+    An estimator may later give labels that it did not use so far. If it does not state how many
+    there are, or uses -1 for noise, there is one more label for these.
+    """
+    last = _last_step(estimator)
+    found = used[used >= 0]
+    has_gaps = int(found.max(initial=-1)) >= max(len(found), n_stated)
+    states_all = hasattr(last, "n_labels_") or (
+        n_stated > 0 and type(last).__module__.startswith("sklearn.")
+    )
+    others = 0 if states_all and len(found) == len(used) else 1
+    n_labels = max(len(found) if has_gaps else int(found.max(initial=-1)) + 1, n_stated) + others
+    return n_labels, tuple(found.tolist()) if has_gaps else ()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

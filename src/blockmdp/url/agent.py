@@ -17,6 +17,7 @@ from blockmdp.learners import PSRL, Learner, OracleQ
 from blockmdp.oracles import AutoOracle, check_is_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
+from blockmdp.url.doubts import unsettled, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard
 from blockmdp.url.tsr import TSR
 
@@ -409,6 +410,8 @@ class URL(DecodingAgent):
         self.evaluations_ = np.array(means)
         self.returns_ = np.concatenate([a.returns for a in attempts])
         self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
+        doubts = unsettled(best.history, best.returns, best.counts)
+        warn_of_doubts(self._oracle, best.history, best.returns, doubts)
 
     def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """One restart (lines 3-11)."""
@@ -431,12 +434,18 @@ class URL(DecodingAgent):
         pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         policy = Policy(pi, f, simulator.observation_shape)
-        return _Attempt(policy, run.tables, run.returns, trajectories, tsr.history)  # 11
+        return _Attempt(
+            policy, run.tables, run.returns, trajectories, tsr.history, tsr.counts()
+        )  # 11
+
+    @property
+    def _oracle(self) -> Any:
+        return AutoOracle() if self.oracle is None else self.oracle
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         return TSR(
             simulator,
-            AutoOracle() if self.oracle is None else self.oracle,
+            self._oracle,
             J=int(self.iterations),
             B=int(self.batch),
             B_test=int(max(self.batch // 10, 10) if self.test_batch is None else self.test_batch),
@@ -470,3 +479,4 @@ class _Attempt:
     returns: NDArray[np.float64]
     trajectories: NDArray[np.int64]
     history: list[Refit]
+    counts: list[NDArray[np.int64]]

@@ -23,11 +23,18 @@ from blockmdp.jit import interpreted
 from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
-from blockmdp.oracles.fitting import FittedOracle, fit_oracle, one_thread
+from blockmdp.oracles.fitting import (
+    FittedOracle,
+    check_labels,
+    fit_oracle,
+    one_thread,
+    renumber,
+)
 from blockmdp.oracles.scores import to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
+from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
 __all__ = ["OnlineDecoder", "OnlineURL"]
@@ -101,9 +108,10 @@ class OnlineURL(DecodingAgent):
     def _learn(self, simulator: Simulator, K: int, record: bool) -> None:
         """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
         A = PSRL() if self.learner is None else self.learner
+        oracle = DirichletMixture() if self.oracle is None else self.oracle
         run = simulator.start(A, K)  # 3
         f = OnlineDecoder(
-            DirichletMixture() if self.oracle is None else self.oracle,
+            oracle,
             simulator.horizon,
             K,
             pooled=self.pool_levels,
@@ -115,10 +123,10 @@ class OnlineURL(DecodingAgent):
             pi = A.behaviour(run.tables, run.k)  # 5
             episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
             born, relabelled = f.learn(episode)
-            if born or relabelled:
+            if born or relabelled or f.notes:
                 policy = Policy(pi, f.decoder()) if record else None
-                entry = (run.k, simulator.episodes, policy, (), tuple(born), math.nan, relabelled)
-                history.append(Refit(*entry))
+                entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
+                history.append(Refit(*entry, math.nan, relabelled))
             if relabelled:
                 simulator.restart(run, f.n_labels)
             else:
@@ -134,6 +142,8 @@ class OnlineURL(DecodingAgent):
         self.policy_ = Policy(pi, f.decoder(), simulator.observation_shape)  # 11
         self.tables_, self.history_ = run.tables, history
         self.returns_, self.trajectories_ = run.returns, trajectories
+        doubts = invented_labels(history, run.returns, f.counts())
+        warn_of_doubts(oracle, history, run.returns, doubts)
 
 
 class OnlineDecoder:
@@ -162,6 +172,8 @@ class OnlineDecoder:
         Labels of all observations so far.
     actions, rewards, lengths : ndarray
         What else the episodes consist of, as in `Trajectories`.
+    notes : tuple of str
+        Which oracles failed to learn from the last episode, and why.
     """
 
     def __init__(
@@ -169,13 +181,11 @@ class OnlineDecoder:
     ) -> None:
         self.pooled = pooled
         keys = rng.children(key, 0, 1 if pooled else horizon + 1)
-        incremental = isinstance(oracle, IncrementalOracle)
-        self.oracles: list[Any] = [
-            clone(oracle) if incremental else _RefittedOracle(oracle, k) for k in keys
-        ]
+        self.oracles: list[Any] = [_incremental(oracle, k) for k in keys]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         self.n_labels = 1  # of all oracles, at any time
         self.k = 0
+        self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
         self.rewards = np.zeros((episodes, horizon))
@@ -212,6 +222,8 @@ class OnlineDecoder:
             known = int(self._n_labels[g])
             relabelled += self._learn(g, rows)
             born += [(g, label) for label in range(known, int(self._n_labels[g]))]
+        failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
+        self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
 
     def _learn(self, g: int, rows: NDArray[Any]) -> int:
@@ -237,6 +249,13 @@ class OnlineDecoder:
         past = (self.labels, self.actions, self.rewards, self.lengths)
         run(learner.update, tables, *(a[first : self.k] for a in past))
 
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Return, for each oracle, the number of observations of each of its labels."""
+        levels = np.arange(self.labels.shape[1])
+        made = levels <= self.lengths[: self.k, None]
+        groups = np.broadcast_to(levels * (not self.pooled), made.shape)
+        return label_counts(self.labels[: self.k][made], groups[made])
+
     def decoder(self) -> FittedDecoder:
         """Return what has been learnt so far as a decoder that no longer changes."""
         each = [
@@ -245,6 +264,50 @@ class OnlineDecoder:
         ]
         fitted = tuple(f.fitted[0] for f in each)
         return FittedDecoder(fitted, np.concatenate([f.order for f in each]))
+
+
+def _incremental(oracle: Any, key: np.uint64) -> Any:
+    """Return a clone of an incremental oracle, or an oracle that is refitted."""
+    if not isinstance(oracle, IncrementalOracle):
+        return _RefittedOracle(oracle, key)
+    own = type(oracle) is DirichletMixture  # it needs no check, which would take time
+    return clone(oracle) if own else _NumberedOracle(clone(oracle))
+
+
+class _NumberedOracle:
+    """Checks the labels of an incremental oracle, and numbers them as they appear.
+
+    Labels 0, ..., n_labels_ - 1 keep their numbers if the oracle states `n_labels_`.
+    """
+
+    def __init__(self, oracle: Any) -> None:
+        self.oracle = oracle
+        self.numbers: dict[int, int] = {}  # label of the oracle -> label
+        self.labels_ = np.zeros(0, np.int64)
+
+    @property
+    def n_labels_(self) -> int:
+        return len(self.numbers)
+
+    def partial_fit(self, X: NDArray[Any]) -> None:
+        self.oracle.partial_fit(X)
+        n = len(self.labels_) + len(X)
+        labels = check_labels(self.oracle.labels_, n, self.oracle, "labels_")
+        for label in range(int(getattr(self.oracle, "n_labels_", 0))):
+            self._number(label)
+        kept = 0 if len(self.changed_labels()) else len(self.labels_)
+        new = renumber(labels[kept:], self._number)
+        self.labels_ = np.concatenate([self.labels_[:kept], new])
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.int64]:
+        labels = check_labels(self.oracle.predict(X), len(X), self.oracle)
+        return renumber(labels, self._number)
+
+    def changed_labels(self) -> Any:
+        return self.oracle.changed_labels()
+
+    def _number(self, label: int) -> int:
+        return self.numbers.setdefault(label, len(self.numbers))
 
 
 class _RefittedOracle:
@@ -258,6 +321,7 @@ class _RefittedOracle:
         self.labels_ = np.zeros(0, np.int64)
         self._changed = np.zeros(0, np.int64)
         self.n = self.learnt = self.fits = 0
+        self.failure = ""  # of the last call of `partial_fit`
 
     @property
     def n_labels_(self) -> int:
@@ -269,7 +333,7 @@ class _RefittedOracle:
     def partial_fit(self, X: NDArray[Any]) -> None:
         self.data.append(X)
         self.n += len(X)
-        before = self.labels_
+        before, self.failure = self.labels_, ""
         if self.n >= 1.5 * self.learnt:
             self._refit()
             self.labels_ = self.predict(self.data[0]).astype(np.int64)
@@ -282,8 +346,12 @@ class _RefittedOracle:
 
     def _refit(self) -> None:
         self.data, self.learnt = [np.concatenate(self.data)], self.n
-        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits))
+        last = self.f.fitted[0]
+        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits), last=last)
         self.fits += 1
+        if fitted.predictor is last.predictor:
+            self.failure = fitted.notes[0]
+            return
         self.f = fix_label(FittedDecoder.of((fitted,), self.f.n_labels), self.Z)
         self.Z.confirm(self.f, Observations(np.zeros(self.n, np.int64), self.data[0]))
 
@@ -293,6 +361,10 @@ def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:
         return oracle.f
     if n_labels == 0:  # it has seen nothing
         return constant_decoder()
-    scores = to_scores(oracle)
+    names: tuple[int, ...] = ()
+    if isinstance(oracle, _NumberedOracle):
+        names, oracle = tuple(oracle.numbers), oracle.oracle
+        names = () if names == tuple(range(n_labels)) else names
+    scores = oracle if names else to_scores(oracle)
     predictor = deepcopy(oracle) if scores is oracle else scores
-    return FittedDecoder.of((FittedOracle(predictor, n_labels),))
+    return FittedDecoder.of((FittedOracle(predictor, n_labels, names=names),))

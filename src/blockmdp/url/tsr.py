@@ -16,10 +16,11 @@ from scipy.optimize import linear_sum_assignment
 from blockmdp import rng, streams
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
-from blockmdp.oracles.fitting import FittedOracle, fit_oracle
+from blockmdp.oracles.fitting import fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
+from blockmdp.url.doubts import label_counts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 
 __all__ = ["TSR", "agreement"]
@@ -148,6 +149,19 @@ class TSR:
         self._remember(test)
         return self.f
 
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Count the training data of each label.
+
+        Returns
+        -------
+        list of ndarray
+            For each oracle, the numbers of observations of its labels; empty without data.
+        """
+        if self.data is None:
+            return []
+        labels = self.f.decode(self.data.levels, self.data.x)
+        return label_counts(labels, np.zeros_like(labels) if self.f.pooled else self.data.levels)
+
     def _remember(self, new: Observations) -> Observations:
         self.data = new if self.data is None else self.data + new
         return self.data
@@ -171,8 +185,7 @@ class TSR:
 
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
         before = self.f
-        n_labels = max(self.Z.n_labels, before.n_labels)
-        f = FittedDecoder.of(self._fit(D), n_labels)  # 7
+        f = self._fit(D)  # 7
         if self.fix_labels:
             f = fix_label(f, self.Z)  # 8
         confirmed = tuple(self.Z.confirm(f, test)) if self.fix_labels else ()  # 9-12
@@ -186,14 +199,23 @@ class TSR:
         policy = Policy(pi, f) if self.record else None
         self.history.append(Refit(k - 1, drawn, policy, f.notes, confirmed, agreed, relabelled))
 
-    def _fit(self, D: Observations) -> tuple[FittedOracle, ...]:
+    def _fit(self, D: Observations) -> FittedDecoder:
+        """Line 7. Where the oracle fails, the last one is kept with the names of its labels."""
         key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
+        last = self.f
         if self.pool_levels:
-            return (fit_oracle(self.oracle, D.x, key),)
-        return tuple(
-            fit_oracle(self.oracle, D.x[D.levels == h], rng.key(key, h))
-            for h in range(self.simulator.horizon + 1)
-        )
+            parts = [(D.x, key, last.fitted[0])]
+        else:
+            parts = [
+                (D.x[D.levels == h], rng.key(key, h), last.fitted[last.group(h)])
+                for h in range(self.simulator.horizon + 1)
+            ]
+        fitted = tuple(fit_oracle(self.oracle, x, key, last=old) for x, key, old in parts)
+        f = FittedDecoder.of(fitted, max(self.Z.n_labels, last.n_labels))
+        for g, (new, (_, _, old)) in enumerate(zip(fitted, parts)):
+            if new.predictor is old.predictor:
+                f.order[g] = last.widened(f.n_labels).order[g]
+        return f
 
 
 def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -1,0 +1,145 @@
+"""Signs that the decoder of a finished fit is wrong, and what to try then.
+
+They need only what the agents have: the history, the returns and the labels of their data. A sign
+is no proof, and without a sign a decoder can still be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.checks import warn
+from blockmdp.history import Refit
+from blockmdp.oracles.fitting import KEPT
+
+__all__ = ["invented_labels", "label_counts", "unsettled", "warn_of_doubts"]
+
+Counts = list[NDArray[np.int64]]
+FEWEST = 100  # episodes; the decoder of a shorter fit is not judged
+LOW = 0.95  # agreement of the last two decoders
+FEW = 10  # observations for each label, on average
+
+
+def warn_of_doubts(
+    oracle: Any, history: Sequence[Refit], returns: NDArray[np.float64], doubts: Iterator[str]
+) -> None:
+    """Issue one warning with all doubts about what an oracle has learnt, if there are any.
+
+    Parameters
+    ----------
+    oracle : estimator
+        The oracle.
+    history : sequence of Refit
+        The agent's history, which has the failed fits.
+    returns : ndarray of shape (episodes,)
+        Returns of its episodes.
+    doubts : iterator of str
+        Further doubts, one sentence each.
+    """
+    found = [*_failures(history), *(doubts if len(returns) >= FEWEST else ())]
+    if found:
+        name = " ".join(repr(oracle).split())
+        warn(f"the decoder that {name} learnt may be wrong. {' '.join(found)}")
+
+
+def label_counts(labels: NDArray[Any], groups: NDArray[Any]) -> Counts:
+    """Count the observations of each label that occurs, in each group.
+
+    Parameters
+    ----------
+    labels, groups : ndarray of shape (n,)
+        Labels of observations, and to which group each belongs.
+
+    Returns
+    -------
+    list of ndarray
+        One array for each group.
+    """
+    return [np.unique(labels[groups == g], return_counts=True)[1] for g in np.unique(groups)]
+
+
+def unsettled(
+    history: Sequence[Refit], returns: NDArray[np.float64], counts: Counts
+) -> Iterator[str]:
+    """Doubt a decoder that depends on chance, or has a single label or too many (`URL`).
+
+    Parameters
+    ----------
+    history : sequence of Refit
+        The agent's history.
+    returns : ndarray of shape (episodes,)
+        Returns of its episodes.
+    counts : list of ndarray
+        `label_counts` of the training data.
+
+    Yields
+    ------
+    str
+        One sentence or two for each doubt.
+    """
+    n, rows = sum(map(len, counts)), sum(int(each.sum()) for each in counts)
+    if n == len(counts) > 0:
+        yield "It tells no observations apart. Try a larger batch or another oracle."
+    if rows < FEW * n:
+        yield (
+            f"It has {n} labels for {rows} observations. Try a larger batch, or an oracle "
+            "with fewer labels."
+        )
+    agreed = history[-1].agreement if history else 1.0
+    if agreed < LOW and not _earned_more(returns):
+        yield (
+            f"Its last two versions agree on {agreed:.0%} of each label only, and the learner "
+            "earned no more than at the start. Try a larger batch or another oracle."
+        )
+
+
+def invented_labels(
+    history: Sequence[Refit], returns: NDArray[np.float64], counts: Counts
+) -> Iterator[str]:
+    """Doubt a decoder that finds ever more labels, most of them for few observations (`OnlineURL`).
+
+    Parameters
+    ----------
+    history : sequence of Refit
+        The agent's history.
+    returns : ndarray of shape (episodes,)
+        Returns of its episodes.
+    counts : list of ndarray
+        `label_counts` of all observations.
+
+    Yields
+    ------
+    str
+        One sentence or two for each doubt.
+    """
+    n, few = sum(map(len, counts)), sum(int((each < 3).sum()) for each in counts)
+    if n == len(counts) > 0:
+        yield "It tells no observations apart. Try more episodes or another oracle."
+    late = sum(len(refit.confirmed) for refit in history if refit.k >= 0.75 * len(returns))
+    if late > 1 and 3 * few > n and not _earned_more(returns):
+        yield (
+            f"It has {n} labels, of which {late} appeared in the last quarter of the episodes and "
+            f"{few} have fewer than 3 observations, and the learner earned no more than at "
+            "the start. Try another oracle, PCID, or PSRL as the learner."
+        )
+
+
+def _failures(history: Sequence[Refit]) -> Iterator[str]:
+    failed = [(refit.k, note) for refit in history for note in refit.notes if KEPT in note]
+    if failed:
+        k, note = failed[0]
+        yield (
+            f"{len(failed)} fits failed, so that an earlier decoder was kept, the first one before "
+            f"episode {k}{note.partition(KEPT)[2]}. Try other parameters or another oracle."
+        )
+
+
+def _earned_more(returns: NDArray[np.float64]) -> bool:
+    """Whether the last quarter of the returns is clearly better than the first tenth."""
+    start, end = returns[: len(returns) // 10], returns[-(len(returns) // 4) :]
+    error = np.sqrt(start.var() / len(start) + end.var() / len(end))
+    return bool(end.mean() - start.mean() > 2 * error)

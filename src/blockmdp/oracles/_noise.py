@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import multigammaln
 
-__all__ = ["whitening"]
+__all__ = ["MIN_DEGREES", "whitening"]
 
 Array = NDArray[np.float64]
 
 WEIGHTS = (*np.geomspace(1.0, 1e4, 17), 1e6)
 SCALES = 25
+MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
+ROUND = 1.5  # ratio of the variances of two directions up to which noise counts as round
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 
 def whitening(scatter: Array, degrees: float) -> Array | None:
-    """Compute the matrix T for which the noise of T x is round, None if that of x already is.
+    """Compute the matrix T for which the noise of x T is round, None if that of x already is.
 
     Parameters
     ----------
@@ -52,8 +54,10 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
             best, variances = evidence[i], None
             if weight < WEIGHTS[-1]:
                 variances = psi[i] + s
-    if variances is None:
+    if variances is None or variances.max() < ROUND * variances.min():
         return None
     scale = np.ones(len(values))
     scale[filled] = np.exp(0.5 * (np.log(variances).mean() - np.log(variances)))
-    return np.asarray((vectors * scale) @ vectors.T, np.float64)
+    # rounded, so that it is the same on every machine
+    T = ((vectors * scale) @ vectors.T).astype(np.float32)
+    return np.asarray(T, np.float64)

@@ -27,7 +27,7 @@ from blockmdp.oracles._dirichlet import (
     map_sweeps,
     nearest,
 )
-from blockmdp.oracles._noise import whitening
+from blockmdp.oracles._noise import MIN_DEGREES, whitening
 from blockmdp.oracles.mixtures import best_split
 
 __all__ = ["DirichletMixture"]
@@ -36,7 +36,6 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
-MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
 MAX_TREE = 200  # most observations of which all pairs are compared
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
@@ -174,6 +173,31 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._changed
 
+    def noise_scatter(self) -> tuple[Array, int]:
+        """Return how observations deviate from the means of their labels.
+
+        Returns
+        -------
+        scatter : ndarray of shape (d, d)
+            Sum of the outer products of the deviations.
+        degrees : int
+            Its degrees of freedom; 0 if there is nothing to learn from, or observations are bits.
+        """
+        if not hasattr(self, "_x") or self._model.bits:
+            return np.zeros((0, 0)), 0
+        return self._scatter(self.labels_)
+
+    def share_noise(self, T: Array | None) -> None:
+        """Take over the shape of the noise from other data, from the next `partial_fit` on.
+
+        Parameters
+        ----------
+        T : ndarray of shape (d, d) or None
+            Matrix for which the noise of x T is round. None forgets it.
+        """
+        self._shared = T
+        self._n_reconsidered = 0
+
     def predict(self, X: Any) -> Labels:
         """Label observations without learning from them.
 
@@ -250,7 +274,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._centre = np.zeros(d) if bits else X[0].copy()  # subtracted, for precision
         self._n = self._n_reconsidered = 0
         self._raw, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
-        self._T: Array | None = None  # makes the noise round
+        self._T: Array | None = None  # makes the noise of the rows x T round
         self._x = self._raw  # the rows after T
         self._square = 0.0
         K = min(2, self.max_labels)
@@ -262,6 +286,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._changed = NONE
 
     _labels_before: Labels | None
+    _shared: Array | None = None  # shape of the noise in other data
 
     def _store(self, row: Array) -> None:
         if self._n == len(self._raw):
@@ -273,7 +298,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("observations contain numbers beyond 1e18: scale them down")
         self._raw[self._n] = row
         if self._T is not None:
-            row = self._T @ row
+            row = row @ self._T
             self._x[self._n] = row
         square = float(np.dot(row, row))
         self._square += square
@@ -346,7 +371,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
         if self._model.bits:
             return False
-        T = self._own_shape(now)
+        T = self._shape(now)
         reshaped = _differ(T, self._T)
         if reshaped:
             self._reshape(T)
@@ -355,11 +380,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._model = self._model._replace(dim=dim)
         return reshaped or abs(dim - before) >= 0.1 * before
 
-    def _own_shape(self, now: _Clustering) -> Array | None:
+    def _shape(self, now: _Clustering) -> Array | None:
+        """Return the shape that others share, corrected by what this data set tells."""
         scatter, degrees = self._scatter(now.z)
+        T = self._shared
         if degrees < MIN_DEGREES * len(scatter):
-            return self._T
-        return whitening(scatter, degrees)
+            return T
+        if T is None:
+            return whitening(scatter, degrees)
+        own = whitening(T.T @ scatter @ T, degrees)
+        return T if own is None else T @ own
 
     def _scatter(self, z: Labels) -> tuple[Array, int]:
         """Return the sum of the outer products of the deviations from the labels' means, and its
@@ -375,14 +405,17 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _reshape(self, T: Array | None) -> None:
         """Look at all rows through another T."""
         self._T = T
-        self._x = self._raw if T is None else (self._raw @ T.astype(np.float32)).astype(np.float32)
-        x = self._x[: self._n].astype(np.float64)
+        self._x, x = self._raw, self._raw[: self._n].astype(np.float64)
+        if T is not None:
+            x = x @ T
+            self._x = np.empty_like(self._raw)
+            self._x[: self._n] = x
         self._square = float(np.vdot(x, x))
         self._accept(self._clustering(self.labels_.copy()))
 
     def _update_scores(self) -> None:
         W, b = linear_scores(self._model, self._clusters)
-        self._linear_scores = (W if self._T is None else W @ self._T), b
+        self._linear_scores = (W if self._T is None else W @ self._T.T), b
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
@@ -484,8 +517,8 @@ def _differ(one: Array | None, other: Array | None) -> bool:
     """Whether two shapes differ by more than a tenth in some direction."""
     if one is None or other is None:
         return one is not other
-    ratios = np.linalg.eigvals(np.linalg.solve(one, other)).real
-    return bool(ratios.max() > 1.1 or ratios.min() < 1 / 1.1)
+    ratios = np.linalg.svd(np.linalg.solve(one, other), compute_uv=False)
+    return bool(ratios[0] > 1.1 or ratios[-1] < 1 / 1.1)
 
 
 def _is_better(one: _Clustering, other: _Clustering) -> bool:

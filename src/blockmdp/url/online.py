@@ -23,6 +23,7 @@ from blockmdp.jit import interpreted
 from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
+from blockmdp.oracles._noise import MIN_DEGREES, whitening
 from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
@@ -184,7 +185,7 @@ class OnlineDecoder:
         self.oracles: list[Any] = [_incremental(oracle, k) for k in keys]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         self.n_labels = 1  # of all oracles, at any time
-        self.k = 0
+        self.k = self._k_shared = 0
         self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
@@ -217,6 +218,7 @@ class OnlineDecoder:
         self.actions[self.k], self.rewards[self.k] = episode.actions[0], episode.rewards[0]
         self.lengths[self.k] = length
         self.k += 1
+        self._share_noise()
         born, relabelled = [], 0
         for g, rows in enumerate([x] if self.pooled else x[:, None]):
             known = int(self._n_labels[g])
@@ -225,6 +227,20 @@ class OnlineDecoder:
         failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
         self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
+
+    def _share_noise(self) -> None:
+        """Let levels share what they know of the noise, whenever the data have grown by half."""
+        oracles = [f for f in self.oracles if isinstance(f, DirichletMixture)]
+        if len(oracles) < 2 or self.k < 1.5 * self._k_shared:
+            return
+        self._k_shared = self.k
+        known = [f.noise_scatter() for f in oracles]
+        degrees = sum(n for _, n in known)
+        scatter = sum(s for s, n in known if n)
+        if degrees >= MIN_DEGREES * max(len(s) for s, _ in known) and degrees:
+            T = whitening(np.asarray(scatter), degrees)
+            for f in oracles:
+                f.share_noise(T)
 
     def _learn(self, g: int, rows: NDArray[Any]) -> int:
         oracle, n = self.oracles[g], len(rows)

@@ -198,7 +198,7 @@ def test_a_comblock_of_horizon_100_is_open_within_2200_episodes_on_every_seed():
 
 def test_an_optimist_who_thinks_too_little_of_the_problem_is_warned():
     with pytest.warns(UserWarning, match=r"v_max=1, but .*DiabolicalLock is 4.*v_max=4") as caught:
-        bm.OnlineURL(pool_levels=False).fit(bm.diabolical_lock(3), 5)
+        bm.OnlineURL(learner=bm.UCBVI()).fit(bm.diabolical_lock(3), 5)
     assert caught[0].filename == __file__  # it points at the user's line
     agent = bm.OnlineURL(pool_levels=False).fit(bm.comblock(3), 0)
     assert agent.decoder_.n_labels == 1

@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
+MIN_ROWS = 3  # rows that confirm a label
+TRIAL = 50  # rows for which a new label is trusted
 MAX_TREE = 200  # most observations of which all pairs are compared
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
@@ -125,9 +127,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         for row in X - self._centre:
             self._store(row)
             self._z[self._n - 1] = 0
-        self._accept(self._clustering(self.labels_))
+        self._accept(self._clustering(self._z[: self._n]))
         self._reconsider()
         self._update_scores()
+        self._n_before = 0
+        self._report()
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
@@ -158,9 +162,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 self._learn(row)
         for row in X - self._centre:
             self._learn(row)
-        before = self._labels_before
-        self._changed = NONE if before is None else np.flatnonzero(before != self._z[: len(before)])
         self._update_scores()
+        self._report()
         return self
 
     def changed_labels(self) -> Labels:
@@ -185,7 +188,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "_x") or self._model.bits:
             return np.zeros((0, 0)), 0
-        return self._scatter(self.labels_)
+        return self._scatter(self._z[: self._n])
 
     def share_noise(self, T: Array | None) -> None:
         """Take over the shape of the noise from other data, from the next `partial_fit` on.
@@ -235,7 +238,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Labels:
         """Labels of all observations so far."""
-        labels = self._z[: self._n]
+        labels = self._reported[: self._n]
         labels.setflags(write=False)
         return labels
 
@@ -277,7 +280,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._T: Array | None = None  # makes the noise of the rows x T round
         self._x = self._raw  # the rows after T
         self._square = 0.0
+        self._reported = self._z  # the same array as long as no label is hidden
         K = min(2, self.max_labels)
+        self._born = np.full(K, -1, np.int64)
         self._clusters = Clusters(np.zeros(K, np.int64), np.zeros((K, d)))
         self._reset_predictions()
         self.n_labels_ = 0
@@ -293,7 +298,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             rows = [np.concatenate([x, np.empty_like(x)]) for x in (self._raw, self._x)]
             self._x = rows[0] if self._x is self._raw else rows[1]
             self._raw = rows[0]
-            self._z = np.concatenate([self._z, np.empty_like(self._z)])
+            z = np.concatenate([self._z, np.empty_like(self._z)])
+            self._reported = (
+                z if self._reported is self._z else np.concatenate([self._reported, self._z])
+            )
+            self._z = z
         if not float(np.dot(row, row)) < 1e36:
             raise ValueError("observations contain numbers beyond 1e18: scale them down")
         self._raw[self._n] = row
@@ -320,7 +329,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _current(self) -> _Clustering:
         clusters = Clusters(self._clusters.counts.copy(), self._clusters.sums.copy())
-        return self._scored(self.labels_.copy(), clusters)
+        return self._scored(self._z[: self._n].copy(), clusters)
 
     def _accept(self, new: _Clustering) -> None:
         if self._labels_before is None:
@@ -334,12 +343,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         counts, sums = self._clusters
         K, d = sums.shape
         self.n_labels_ = int(np.flatnonzero(counts)[-1]) + 1
+        born = np.full(K, -1)
+        born[: len(self._born)] = self._born[:K]
+        self._born = np.where(counts == 0, -1, np.where(born < 0, self._n, born))
         if (counts > 0).all() and self.max_labels > K:
             more = min(2 * K, self.max_labels) - K
             self._clusters = Clusters(
                 np.concatenate([counts, np.zeros(more, np.int64)]),
                 np.concatenate([sums, np.zeros((more, d))]),
             )
+            self._born = np.concatenate([self._born, np.full(more, -1)])
             self._reset_predictions()
 
     def _reset_predictions(self) -> None:
@@ -411,11 +424,41 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._x = np.empty_like(self._raw)
             self._x[: self._n] = x
         self._square = float(np.vdot(x, x))
-        self._accept(self._clustering(self.labels_.copy()))
+        self._accept(self._clustering(self._z[: self._n].copy()))
 
     def _update_scores(self) -> None:
         W, b = linear_scores(self._model, self._clusters)
+        self._hidden = self._doubtful()
+        b[self._hidden] = -np.inf
         self._linear_scores = (W if self._T is None else W @ self._T.T), b
+
+    def _doubtful(self) -> NDArray[np.bool_]:
+        """Return which labels are hidden: those of a few rows, if such labels are outliers here.
+
+        A new label is trusted at first. If more labels stayed small than grew, small labels are
+        taken for outliers, and a new label is used only when it has enough rows.
+        """
+        counts = self._clusters.counts
+        few = (counts > 0) & (counts < MIN_ROWS)
+        stayed = np.count_nonzero(few & (self._n - self._born >= TRIAL))
+        grew = np.count_nonzero(counts >= MIN_ROWS)
+        return few if stayed > grew + 1 and grew else np.zeros_like(few)
+
+    def _report(self) -> None:
+        """Update `labels_` and what has changed in it. Rows of hidden labels get the next best."""
+        before = self._labels_before
+        if self._reported is not self._z:
+            before = self._reported[: self._n_before].copy()
+        self._reported = self._z
+        if self._hidden.any():
+            before = self._z[: self._n_before] if before is None else before
+            rows = np.flatnonzero(self._hidden[self._z[: self._n]])
+            self._reported = self._z.copy()
+            x = self._raw[rows].astype(np.float64)
+            self._reported[rows] = nearest(x, np.zeros(x.shape[1]), *self._linear_scores)
+        self._changed = NONE
+        if before is not None:
+            self._changed = np.flatnonzero(before != self._reported[: len(before)])
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its

@@ -92,7 +92,7 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     x, z = gaussians(n=40)
     x = (x > 0).astype(np.float32) if bits else x.astype(np.float32)
     z = (z + (np.arange(40) % 5 == 0)) % 4
-    model = Model(bits, 8.0, 4.0, 1.5, math.log(0.01))
+    model = Model(bits, 8.0, 0.3 if bits else 4.0, 1.5, math.log(0.01))
 
     def run():
         clusters, labels, square = statistics(x, z, 5), z.copy(), float((x**2).sum())

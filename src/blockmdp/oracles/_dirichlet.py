@@ -7,9 +7,9 @@ one of two kinds:
   distribution N(m, ratio noise I). The mu_k, m and the noise are integrated out under flat priors
   on m and on the logarithm of the noise, so no scale has to be set. `dim` is the number of
   dimensions that the noise fills, which can be fewer than there are coordinates.
-- *Bits.* Bit j of x_i is 1 with probability p_kj for z_i = k. A label is expected to differ from
-  the others in a few bits: with a small probability p_kj has the prior Beta(1/2, 1/2), and
-  otherwise it is the mean of bit j in all data.
+- *Bits.* Bit j of x_i is 1 with probability p_kj for z_i = k. A label differs from the others in
+  some of the bits: with the probability `ratio`, p_kj has the prior Beta(1/2, 1/2), and otherwise
+  it is the mean of bit j in all data.
 
 Names follow the paper: `z` are the labels, `counts[k]` is N_k, `alpha` is N_0, and each row gets
 the label with the smallest d_ik (here: with the largest score -d_ik).
@@ -46,7 +46,7 @@ class Model(NamedTuple):
 
     bits: bool  # whether observations are bits; real numbers if not
     dim: float  # dimensions that the noise fills
-    ratio: float  # variance of the labels' means divided by that of the noise
+    ratio: float  # variance of the labels' means divided by that of the noise; of bits, see above
     noise: float  # variance of the noise
     log_alpha: float  # logarithm of the concentration
 
@@ -79,19 +79,17 @@ def evidence(model, clusters, square):
     n = 0
     total = 0.0
     within = square
-    mean = np.zeros(d)
-    if model.bits:
-        common_mean(model, clusters, mean)
     for k in range(K):
         if counts[k] > 0:
             n += counts[k]
             total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
-            for j in range(d):
-                if model.bits:
-                    total += bit(counts[k], sums[k, j], mean[j], d)[0]
-                else:
+            if not model.bits:
+                for j in range(d):
                     within -= sums[k, j] * sums[k, j] / counts[k]
-    if model.bits or n < 2:
+    if model.bits:
+        score, ratio = evidence_of_bits(model, clusters)
+        return total + score, Model(model.bits, model.dim, ratio, 1.0, model.log_alpha)
+    if n < 2:
         return total, Model(model.bits, model.dim, 1.0, 1.0, model.log_alpha)
     within = max(within, 1e-12 * square) + 1e-300
     used = np.flatnonzero(counts)
@@ -129,17 +127,38 @@ def evidence(model, clusters, square):
 
 
 @jit
-def bit(n, ones, mean, d):
-    """Return the log probability of n bits of a label, of which `ones` are 1, and the posterior
-    probability that the label has its own p for this bit.
+def evidence_of_bits(model, clusters):
+    """Return the log probability of all bits given their labels, and the best ratio."""
+    counts, sums = clusters
+    K, d = sums.shape
+    mean = np.zeros(d)
+    common_mean(model, clusters, mean)
+    least = min(3.0 / d, 0.5)
+    ratios = (least, least**0.5 * 0.5**0.5, 0.5)  # from a few bits to half of them
+    scores = np.zeros(3)
+    for k in range(K):
+        if counts[k] > 0:
+            for j in range(d):
+                same, own = bit(counts[k], sums[k, j], mean[j])
+                # the larger one times 1 + the ratio of both, which is nearly always 1 or 0
+                gap = math.exp(-abs(own - same))
+                for i in range(3):
+                    if own > same:
+                        scores[i] += own + math.log(ratios[i] + (1.0 - ratios[i]) * gap)
+                    else:
+                        scores[i] += same + math.log(1.0 - ratios[i] + ratios[i] * gap)
+    best = scores.argmax()
+    return scores[best], ratios[best]
+
+
+@jit
+def bit(n, ones, mean):
+    """Return the log probability of n bits of a label, of which `ones` are 1: if they have the
+    probability of all data, and if the label has its own.
     """
-    chance = min(3.0 / d, 0.5)
-    same = ones * math.log(mean) + (n - ones) * math.log(1.0 - mean) + math.log(1.0 - chance)
+    same = ones * math.log(mean) + (n - ones) * math.log(1.0 - mean)
     own = math.lgamma(ones + 0.5) + math.lgamma(n - ones + 0.5) - math.lgamma(n + 1.0)
-    own += math.log(chance) - LOG_PI
-    top = max(same, own)
-    total = top + math.log(math.exp(same - top) + math.exp(own - top))
-    return total, math.exp(own - total)
+    return same, own - LOG_PI
 
 
 @jit
@@ -173,7 +192,9 @@ def predictive(model, clusters, mean, k, out):
         b[k] = 0.0
         for j in range(d):
             ones = clusters.sums[k, j]
-            own = bit(n, ones, mean[j], d)[1]
+            same, own = bit(n, ones, mean[j])
+            odds = math.exp(min(same - own, 700.0)) * (1.0 - model.ratio) / model.ratio
+            own = 1.0 / (1.0 + odds)  # the probability that the label has its own
             p = own * (ones + 0.5) / (n + 1.0) + (1.0 - own) * mean[j]
             W[k, j] = math.log(p) - math.log(1.0 - p)
             b[k] += math.log(1.0 - p)

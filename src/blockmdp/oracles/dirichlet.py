@@ -273,7 +273,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
         d = X.shape[1]
         bits = _are_bits(X)
-        self._model = Model(bits, float(d), 1.0, 1.0, math.log(alpha))
+        ratio = min(3.0 / d, 0.5) if bits else 1.0
+        self._model = Model(bits, float(d), ratio, 1.0, math.log(alpha))
         self._centre = np.zeros(d) if bits else X[0].copy()  # subtracted, for precision
         self._n = self._n_reconsidered = 0
         self._raw, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ from blockmdp.url.fix_label import LabelStandard, fix_label
 
 __all__ = ["OnlineDecoder", "OnlineURL"]
 
+DECISIONS = (16, 32, 64)  # episodes after which levels are compared, to pool them or not
+
 
 class OnlineURL(DecodingAgent):
     """URL whose decoder is learnt from the learner's own episodes.
@@ -55,9 +57,10 @@ class OnlineURL(DecodingAgent):
         `blockmdp.oracles.DirichletMixture()`.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
-    pool_levels : bool, default=True
-        Learn one decoder for all levels; the learner still knows the level. If False, learn one for
-        each level, for problems whose observations look different at each level.
+    pool_levels : bool or "auto", default="auto"
+        Whether to learn one decoder for all levels; the learner still knows the level. If False,
+        learn one for each level. "auto" begins with one for each level, and takes one for all if
+        the levels look alike after 16, 32 or 64 episodes.
 
     Attributes
     ----------
@@ -84,7 +87,7 @@ class OnlineURL(DecodingAgent):
     --------
     >>> import blockmdp as bm
     >>> m = bm.comblock(horizon=10)
-    >>> agent = bm.OnlineURL(pool_levels=False).fit(m, episodes=400)
+    >>> agent = bm.OnlineURL().fit(m, episodes=400)
     >>> agent.value()
     1.0
     >>> agent.ledger_
@@ -95,11 +98,17 @@ class OnlineURL(DecodingAgent):
     history_: list[Refit]
 
     def __init__(
-        self, oracle: Any = None, learner: Learner | None = None, *, pool_levels: bool = True
+        self,
+        oracle: Any = None,
+        learner: Learner | None = None,
+        *,
+        pool_levels: bool | Literal["auto"] = "auto",
     ) -> None:
         if oracle is not None:
             check_is_oracle(oracle)
         check_learner(learner)
+        if pool_levels not in (True, False, "auto"):
+            raise ValueError(f'pool_levels must be True, False or "auto", got {pool_levels!r}')
         self.oracle, self.learner, self.pool_levels = oracle, learner, pool_levels
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
@@ -115,7 +124,7 @@ class OnlineURL(DecodingAgent):
             oracle,
             simulator.horizon,
             K,
-            pooled=self.pool_levels,
+            pool_levels=self.pool_levels,
             key=rng.key(streams.estimator(simulator.seed), 0),
         )
         trajectories = np.empty(K, np.int64)
@@ -158,8 +167,8 @@ class OnlineDecoder:
         Number of actions in an episode, H.
     episodes : int
         Largest number of episodes it will see.
-    pooled : bool
-        One oracle for all levels; if False one for each level.
+    pool_levels : bool or "auto"
+        One oracle for all levels; if False one for each level; "auto" decides.
     key : np.uint64
         Key of the random states of an oracle that is refitted.
 
@@ -178,19 +187,31 @@ class OnlineDecoder:
     """
 
     def __init__(
-        self, oracle: Any, horizon: int, episodes: int, *, pooled: bool, key: np.uint64
+        self,
+        oracle: Any,
+        horizon: int,
+        episodes: int,
+        *,
+        pool_levels: bool | Literal["auto"],
+        key: np.uint64,
     ) -> None:
-        self.pooled = pooled
-        keys = rng.children(key, 0, 1 if pooled else horizon + 1)
-        self.oracles: list[Any] = [_incremental(oracle, k) for k in keys]
-        self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
+        self._oracle, self._key = oracle, key
+        self._past: list[NDArray[Any]] | None = [] if pool_levels == "auto" else None
         self.n_labels = 1  # of all oracles, at any time
+        self._begin(horizon + 1 if pool_levels in (False, "auto") else 1)
         self.k = self._k_shared = 0
         self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
         self.rewards = np.zeros((episodes, horizon))
         self.lengths = np.zeros(episodes, np.int64)
+
+    def _begin(self, n_oracles: int) -> None:
+        """Begin with oracles that know nothing: one for all levels, or one for each."""
+        self.pooled = n_oracles == 1
+        keys = rng.children(self._key, 0, n_oracles)
+        self.oracles: list[Any] = [_incremental(self._oracle, k) for k in keys]
+        self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
@@ -224,9 +245,24 @@ class OnlineDecoder:
             known = int(self._n_labels[g])
             relabelled += self._learn(g, rows)
             born += [(g, label) for label in range(known, int(self._n_labels[g]))]
+        if self._past is not None:
+            self._past.append(x)
+            if self.k in DECISIONS and _look_alike(self._past, self.labels):
+                relabelled += self._pool(self._past)
+            if self.pooled or self.k >= DECISIONS[-1]:
+                self._past = None
         failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
         self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
+
+    def _pool(self, past: list[NDArray[Any]]) -> int:
+        """Begin again with one oracle for all levels. Return the number of observations so far."""
+        self._begin(1)
+        k = self.k
+        for self.k, rows in enumerate(past, start=1):
+            self._learn(0, rows)
+        assert self.k == k
+        return sum(map(len, past))
 
     def _share_noise(self) -> None:
         """Let levels share what they know of the noise, whenever the data have grown by half."""
@@ -324,6 +360,52 @@ class _NumberedOracle:
 
     def _number(self, label: int) -> int:
         return self.numbers.setdefault(label, len(self.numbers))
+
+
+def _look_alike(past: list[NDArray[Any]], labels: NDArray[np.int64]) -> bool:
+    """Whether most levels have a label in common with the next.
+
+    For each two neighbouring levels, the observations of a label are compared with the mean of a
+    label of the next level and with the mean of the others of their own; of all pairs of labels,
+    the one counts that fits best. Distances are divided by what they are on average if both labels
+    show the same state.
+    """
+    pairs = []
+    for h in range(max(map(len, past)) - 1):
+        both = [(x[h : h + 2].astype(np.float64), z[h : h + 2]) for x, z in zip(past, labels)]
+        x = np.array([x for x, _ in both if len(x) == 2])  # (episodes, 2, d)
+        z = np.array([z for x, z in both if len(x) == 2])
+        fits = [
+            _compare(x[z[:, 0] == one, 0], x[z[:, 1] == other, 1])
+            for one in _large_labels(z[:, 0])
+            for other in _large_labels(z[:, 1])
+        ]
+        if fits:
+            pairs.append(min(fits, key=_misfit))
+    if not pairs:
+        return False
+    best = sorted(pairs, key=_misfit)[: len(pairs) // 2 + 1]  # a label may still be missing
+    gap, distance = (np.concatenate(values) for values in zip(*best))
+    return bool(gap.mean() <= min(0.1 * distance.mean(), gap.std() / math.sqrt(len(gap))))
+
+
+def _misfit(fit: tuple[Any, Any]) -> float:
+    gap, distance = fit
+    return float(gap.mean() / distance.mean())
+
+
+def _large_labels(z: NDArray[np.int64]) -> list[int]:
+    counts = np.bincount(z)
+    return [int(k) for k in np.flatnonzero(counts >= max(3, 0.2 * len(z)))]
+
+
+def _compare(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[Any, Any]:
+    """Return by how much `one` is farther from the mean of `other` than from its own, and how far
+    it is from its own.
+    """
+    n, m = len(one), len(other)
+    own = ((one - one.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
+    return ((one - other.mean(axis=0)) ** 2).sum(axis=1) * (m / (m + 1)) - own, own + 1e-300
 
 
 class _RefittedOracle:

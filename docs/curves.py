@@ -92,7 +92,7 @@ def auto_oracle() -> None:
         with_oracle("pca_kmeans", 4, batch=2500, when={"sigma": 0.1}, **once),
         with_oracle("gmm", 5, batch=1000, when={"sigma": 0.2}, **once),
     ]
-    untuned = {"name": "URL", "label": "URL, AutoOracle"}
+    untuned = {"name": "URL", "label": "URL, AutoOracle", "learner": "OracleQ"}
     curves("auto-oracle", locks, [LATENT, untuned, *tuned], titles)
     oracles = {
         "AutoOracle": bm.oracles.AutoOracle(),

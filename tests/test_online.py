@@ -222,3 +222,63 @@ class Broken(gym.Env):
 def test_a_reward_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match=r"rewards must be finite, but .* returned nan"):
         bm.OnlineURL(pool_levels=False).fit(Broken(), 3, horizon=4)
+
+
+# --- noise ----------------------------------------------------------------------------------------
+class Turned(bm.Emission):
+    """The one-hot code of the state plus noise, turned at random at every level."""
+
+    stationary = False
+
+    def __init__(self, horizon, noise, seed):
+        random = np.random.default_rng(seed)
+        self.n_states, self.dim, self.n_levels, self.noise = 3, 12, horizon + 1, noise
+        self.turns = [np.linalg.qr(random.normal(size=(12, 12)))[0] for _ in range(horizon + 1)]
+
+    def sample(self, level, states, keys):
+        z = bm.rng.normals(keys, 16)
+        e = z[:, :12]
+        if self.noise == "strong directions":
+            e = e * np.where(np.arange(12) < 10, 1.0, 20.0)
+        if self.noise == "heavy tails":
+            e = e / np.sqrt((z[:, 12:15] ** 2).mean(axis=1, keepdims=True))
+        if self.noise == "outliers":
+            e = np.where(z[:, 12:13] > 2.0, 20 * e, e)  # about 2 %
+        return (np.eye(12)[states] + 0.1 * e) @ self.turns[level]
+
+
+def turned_lock(horizon, noise, seed):
+    lock = bm.lock_gaussian(horizon, switch=0.2, seed=seed)
+    tables = (lock.initial, lock.transitions, lock.rewards, lock.reward_probability)
+    return bm.BlockMDP(*tables, emission=Turned(horizon, noise, seed))
+
+
+@pytest.mark.parametrize("noise", ["round", "strong directions", "heavy tails", "outliers"])
+def test_noise_of_any_shape_costs_little(noise):
+    best = {"round": 0.5, "strong directions": 0.5, "heavy tails": 0.495, "outliers": 0.48}[noise]
+    agent = bm.OnlineURL().fit(turned_lock(4, noise, seed=1), 400, seed=1)
+    assert len(agent.decoder_.fitted) == 5
+    assert agent.value() > 0.95 * best
+
+
+def test_noise_that_varies_more_than_the_states_is_learnt_from_all_levels():
+    lock = bm.exogenous_lock(5, seed=0)
+    agent, latent = bm.OnlineURL(), bm.Tabular(bm.PSRL())
+    found = [np.flatnonzero(a.fit(lock, 200, seed=0).returns_ > 0.9)[5] for a in (agent, latent)]
+    assert agent.value() == pytest.approx(1.0)
+    assert found[0] <= 1.5 * found[1]
+
+
+def test_levels_share_a_decoder_if_they_look_alike():
+    for lock, alike in (
+        (bm.lock_bernoulli(5, seed=1), True),
+        (bm.lock_gaussian(5, sigma=0.2, seed=2), True),
+        (bm.comblock(5, seed=1), False),
+        (bm.exogenous_lock(5, seed=1), False),
+    ):
+        agent = bm.OnlineURL().fit(lock, 40, seed=1)
+        assert (len(agent.decoder_.fitted) == 1) == alike, lock
+        short = bm.OnlineURL().fit(lock, 15, seed=1)  # too early to tell
+        assert len(short.decoder_.fitted) == 6
+    with pytest.raises(ValueError, match='pool_levels must be True, False or "auto", got None'):
+        bm.OnlineURL(pool_levels=None)

@@ -204,7 +204,7 @@ def test_engines_agree_with_a_decoder_that_makes_errors():
     A=st.integers(1, 3),
     entropy=st.integers(0, 2**32),
     seed=st.integers(0, 2**63 - 1),
-    learner=st.sampled_from([OracleQ(lr=0.5, bonus=0.1, v_max=4.0), *LEARNERS[1:]]),
+    learner=st.sampled_from([OracleQ(lr=0.5, bonus=0.1, v_max=9.0), *LEARNERS[1:]]),
 )
 def test_engines_agree_on_random_problems(H, S, A, entropy, seed, learner):
     mdp = random_mdp(H, S, A, entropy)

@@ -63,7 +63,7 @@ def test_two_runs_of_one_seed_are_the_same_and_of_another_not():
 def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled):
     m = bm.comblock(4, n_actions=3, seed=3)
     simulator = make_simulator(m, 0)
-    f = OnlineDecoder(oracle, 4, 50, pooled=pooled, key=np.uint64(1))
+    f = OnlineDecoder(oracle, 4, 50, pool_levels=pooled, key=np.uint64(1))
     seen = []
     for k in range(50):
         episode = simulator.rollout([Policy(m.uniform_policy(), f)], 1, "learn")
@@ -81,7 +81,7 @@ def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled):
 
 @pytest.mark.parametrize("learner", [bm.UCBVI(bonus=0.0), bm.OracleQ()])
 def test_what_it_teaches_is_what_a_learner_would_have_learnt(learner):
-    f = OnlineDecoder(DirichletMixture(), 3, 20, pooled=False, key=np.uint64(1))
+    f = OnlineDecoder(DirichletMixture(), 3, 20, pool_levels=False, key=np.uint64(1))
     random = np.random.default_rng(0)
     f.k = 20
     f.labels[:] = random.integers(4, size=(20, 4))

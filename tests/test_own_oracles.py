@@ -166,7 +166,7 @@ def test_names_of_labels_are_saved(tmp_path):
 
 
 def test_an_incremental_oracle_gives_new_labels_the_next_free_number():
-    f = OnlineDecoder(Online((7, 10**6, -1)), 1, 3, pooled=True, key=KEY)
+    f = OnlineDecoder(Online((7, 10**6, -1)), 1, 3, pool_levels=True, key=KEY)
     for k, (x, labels) in enumerate([((1, 0), [1, 0]), ((1, 1), [1, 1]), ((2, 0), [2, 0])]):
         if k:
             assert f.decode(np.zeros(1, int), rows(x[0])).tolist() == labels[:1]

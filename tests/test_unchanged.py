@@ -65,10 +65,10 @@ AGENTS = {
         2,
     ),
     "OnlineURL, by level": (lambda: bm.OnlineURL(learner=RMAX, pool_levels=False), COMBLOCK, 150),
-    "OnlineURL": (lambda: bm.OnlineURL(learner=RMAX), LOCK, 120),
-    "OnlineURL, PSRL, bits": (lambda: bm.OnlineURL(learner=bm.PSRL()), CHAIN, 60),
+    "OnlineURL": (lambda: bm.OnlineURL(learner=RMAX, pool_levels=True), LOCK, 120),
+    "OnlineURL, PSRL, bits": (lambda: bm.OnlineURL(pool_levels=True), CHAIN, 60),
     "OnlineURL, refitted": (
-        lambda: bm.OnlineURL(KMeans(4, n_init=2), bm.UCBVI(bonus=0.1)),
+        lambda: bm.OnlineURL(KMeans(4, n_init=2), bm.UCBVI(bonus=0.1), pool_levels=True),
         GAUSS,
         120,
     ),

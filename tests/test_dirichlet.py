@@ -232,3 +232,28 @@ def test_as_an_oracle_it_has_linear_scores():
     assert isinstance(fitted.predictor, LinearScores)
     assert adjusted_rand_score(states, fitted.predict(x)) == 1.0
     assert bm.URL(DirichletMixture()).fit(bm.lock_bernoulli(5), 2_000).value() == 0.5
+
+
+def test_states_are_found_behind_strong_noise_that_hides_them():
+    random = np.random.default_rng(0)
+    states = random.choice(3, size=300, p=[0.25, 0.25, 0.5])
+    noise = random.normal(size=(300, 10)) * np.where(np.arange(10) < 8, 0.1, 2.0)
+    turn = np.linalg.qr(random.normal(size=(10, 10)))[0]
+    oracle = DirichletMixture()
+    for row in (np.eye(10)[states] + noise) @ turn:
+        oracle.partial_fit(row[None])
+    assert adjusted_rand_score(states, oracle.labels_) > 0.99
+    fresh = (np.eye(10)[states] + noise[::-1]) @ turn
+    assert adjusted_rand_score(states, oracle.predict(fresh)) > 0.99
+
+
+def test_outliers_get_the_closest_large_label():
+    random = np.random.default_rng(1)
+    states = random.integers(2, size=400)
+    far = random.random(400) < 0.05
+    x = 3.0 * np.eye(6)[states] + random.normal(size=(400, 6)) * np.where(far, 4.0, 0.1)[:, None]
+    oracle = DirichletMixture()
+    for row in x:
+        oracle.partial_fit(row[None])
+    assert adjusted_rand_score(states[~far], oracle.labels_[~far]) == 1.0
+    assert len(np.unique(oracle.labels_)) == len(np.unique(oracle.predict(x))) == 2

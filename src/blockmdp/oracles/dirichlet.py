@@ -27,7 +27,7 @@ from blockmdp.oracles._dirichlet import (
     map_sweeps,
     nearest,
 )
-from blockmdp.oracles._noise import MIN_DEGREES, whitening
+from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
 from blockmdp.oracles.mixtures import best_split
 
 __all__ = ["DirichletMixture"]
@@ -366,7 +366,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
         self._n_reconsidered = self._n
-        for _ in range(4):
+        for _ in range(6):
             now = self._swept(self._current())
             self._accept(now)
             better = True
@@ -378,25 +378,47 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                         better = True
                         self._accept(other)
                         break
-            if not self._learn_noise(now):
+            if not self._learn_noise(now) and not self._split_modes():
                 break
 
     def _learn_noise(self, now: _Clustering) -> bool:
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
         if self._model.bits:
             return False
-        T = self._shape(now)
+        T = self._shape(now.z)
         reshaped = _differ(T, self._T)
         if reshaped:
-            self._reshape(T)
+            self._reshape(T, now.z)
             now = self._current()
         before, dim = self._model.dim, self._noise_dimensions(now)
         self._model = self._model._replace(dim=dim)
         return reshaped or abs(dim - before) >= 0.1 * before
 
-    def _shape(self, now: _Clustering) -> Array | None:
+    def _split_modes(self) -> bool:
+        """Split a label together with a new shape of the noise, if that is more probable.
+
+        If a label contains several states, its covariance contains the distances between them, and
+        seen through it they are not worth a label each.
+        """
+        now, T = self._current(), self._T
+        unused = np.flatnonzero(now.clusters.counts == 0)
+        large = np.flatnonzero(now.clusters.counts >= MIN_DEGREES * self._x.shape[1])
+        for k in large if T is not None and len(unused) else ():
+            rows = np.flatnonzero(now.z == k)
+            for part in modes(self._x[rows].astype(np.float64)):
+                z = now.z.copy()
+                z[rows[part]] = unused[0]
+                self._reshape(self._shape(z), z)
+                other = self._swept(self._current())
+                if _is_better(other, now):
+                    self._accept(other)
+                    return True
+                self._reshape(T, now.z)
+        return False
+
+    def _shape(self, z: Labels) -> Array | None:
         """Return the shape that others share, corrected by what this data set tells."""
-        scatter, degrees = self._scatter(now.z)
+        scatter, degrees = self._scatter(z)
         T = self._shared
         if degrees < MIN_DEGREES * len(scatter):
             return T
@@ -416,8 +438,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         x -= (sums / np.maximum(counts, 1)[:, None])[z]
         return x.T @ x, self._n - int(np.count_nonzero(counts))
 
-    def _reshape(self, T: Array | None) -> None:
-        """Look at all rows through another T."""
+    def _reshape(self, T: Array | None, z: Labels) -> None:
+        """Look at all rows through another T, with the labels z."""
         self._T = T
         self._x, x = self._raw, self._raw[: self._n].astype(np.float64)
         if T is not None:
@@ -425,7 +447,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._x = np.empty_like(self._raw)
             self._x[: self._n] = x
         self._square = float(np.vdot(x, x))
-        self._accept(self._clustering(self._z[: self._n].copy()))
+        self._accept(self._clustering(z.copy()))
 
     def _update_scores(self) -> None:
         W, b = linear_scores(self._model, self._clusters)

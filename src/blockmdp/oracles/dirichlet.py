@@ -46,9 +46,9 @@ NONE.setflags(write=False)
 class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture that can learn online.
 
-    A mixture of Gaussians that share one variance, or of independent bits if all observations are
+    A mixture of Gaussians that share one covariance, or of independent bits if all observations are
     zeros and ones. It finds the number of labels itself, and in many dimensions it recognises a
-    new state at its first observation.
+    new state at its first observation. Where small labels do not grow, it takes them for outliers.
 
     `fit` learns from a data set. `partial_fit` adds observations to those seen before. A label
     keeps its number as long as it has observations. Whenever the data have grown by half, labels
@@ -64,7 +64,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        Labels of all observations so far.
+        Labels of all observations so far. Outliers have the label that is closest.
     n_labels_ : int
         Number of labels: one more than the largest in use.
     evidence_ : float

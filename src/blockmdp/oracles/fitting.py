@@ -363,7 +363,7 @@ def fit_oracle(
     the same labels. If there are too few observations for the clusters that were asked for, or just
     one cluster, or the fit does not converge, this is noted and no error is raised.
 
-    The oracle may use any whole numbers as labels. If they leave gaps, they are numbered anew, in
+    The oracle may use any whole numbers as labels. If they leave gaps, they become 0, 1, 2, ... in
     ascending order. Labels that it first gives later, and noise (-1), share one more label, the
     last. An oracle gets no such label if it states the number of its labels.
 

@@ -124,7 +124,7 @@ def invented_labels(
         yield (
             f"It has {n} labels, of which {late} appeared in the last quarter of the episodes and "
             f"{few} have fewer than 3 observations, and the learner earned no more than at "
-            "the start. Try another oracle, PCID, or PSRL as the learner."
+            "the start. Try another oracle or PCID."
         )
 
 

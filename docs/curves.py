@@ -28,8 +28,9 @@ LOCK = {"name": "lock_bernoulli", "horizon": [5, 10, 20], "switch": 0.2}
 
 
 def with_oracle(name: str, n_states: int, **more: Any) -> Table:
-    """URL with one of the paper's oracles."""
-    return {"name": "URL", "oracle": {"name": name, "n_states": n_states}, **more}
+    """URL with one of the paper's oracles and its learner."""
+    oracle = {"name": name, "n_states": n_states}
+    return {"name": "URL", "oracle": oracle, "learner": "OracleQ", **more}
 
 
 def curves(name: str, problem: Any, agents: list[Table], titles: tuple[str, ...] = ()) -> None:

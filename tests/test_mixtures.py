@@ -50,7 +50,7 @@ def purity(labels, states):
 @pytest.mark.parametrize(
     "estimator",
     [
-        AutoOracle(),
+        pytest.param(AutoOracle(), marks=pytest.mark.integration),  # it takes seconds
         BernoulliMixture(2),
         DirichletMixture(),
         InductiveClusterer(DBSCAN()),

@@ -740,7 +740,7 @@ def test_growth_against_a_parameter_shows_what_was_solved(tmp_path, executor):
 
 
 BY_VALUE = {
-    "seeds": 2,
+    "seeds": 1,
     "episodes": 300,
     "solved": {"measure": "value"},
     "problem": {"name": "lock_bernoulli", "horizon": [2, 3]},
@@ -755,7 +755,7 @@ BY_VALUE = {
 
 def test_runs_can_be_solved_by_the_value_of_their_policy(tmp_path, executor):
     results = Study(BY_VALUE, "valued").run(tmp_path, quiet=True)
-    assert len(results.done) == 16
+    assert len(results.done) == 8
     agents = {
         "UCBVI-lat": bm.Tabular(bm.UCBVI(bonus=0.1)),
         "URL": bm.URL(batch=30),

@@ -13,8 +13,16 @@ from sklearn.metrics import adjusted_rand_score
 
 import blockmdp as bm
 from blockmdp.jit import interpreted, is_compiled
-from blockmdp.oracles import DirichletMixture, IncrementalOracle, _dirichlet, fit_oracle
+from blockmdp.oracles import (
+    DirichletMixture,
+    IncrementalOracle,
+    _bank,
+    _dirichlet,
+    dirichlet,
+    fit_oracle,
+)
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
+from blockmdp.oracles.dirichlet import MixtureBank
 from blockmdp.oracles.scores import LinearScores
 from blockmdp.testing import check_incremental_oracle
 
@@ -107,18 +115,50 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
             )
             assigned.append((label, is_new))
             floats += after
-        W, b = _dirichlet.linear_scores(model, clusters)
-        near = _dirichlet.nearest(x, np.zeros(8), W, b)
-        exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned, near.tolist())
+        exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned)
         return floats, exact
 
     floats, exact = run()
-    for name, function in vars(_dirichlet).items():
-        if is_compiled(function):
-            monkeypatch.setattr(_dirichlet, name, interpreted(function))
+    interpret(monkeypatch, _dirichlet)
     same_floats, same_exact = run()
     assert exact == same_exact
     assert floats == pytest.approx(same_floats, rel=1e-12)  # two libraries' lgamma
+
+
+@pytest.mark.parametrize("kind", ["round", "bits", "correlated"])
+def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch):
+    random = np.random.default_rng(0)
+    x = np.stack([gaussians(seed, n=50, d=6)[0] for seed in range(3)])  # (mixtures, rows, d)
+    x = (x > 0).astype(float) if kind == "bits" else x
+    x = x @ np.diag([9.0, 1, 1, 1, 1, 0.2]) if kind == "correlated" else x
+    groups = random.permutation(np.repeat(np.arange(3), 50))
+
+    def learn():
+        bank = MixtureBank([DirichletMixture() for _ in range(3)])
+        for some in np.array_split(np.arange(150), 40):
+            learnt = [(groups[: i + 1] == groups[i]).sum() - 1 for i in some]
+            bank.learn(groups[some], x[groups[some], learnt])
+        return bank.mixtures
+
+    together = learn()
+    for one, rows in zip(together, x):
+        alone = DirichletMixture().partial_fit(rows)
+        assert np.array_equal(one.labels_, alone.labels_)
+        assert np.array_equal(one.predict(rows), alone.predict(rows))
+    interpret(monkeypatch, _bank)
+    interpret(monkeypatch, dirichlet)
+    for one, other, rows in zip(together, learn(), x):
+        assert np.array_equal(one.labels_, other.labels_)
+        assert np.array_equal(one.predict(rows), other.predict(rows))
+        for mine, others in zip(one.linear_scores(), other.linear_scores()):
+            assert mine == pytest.approx(others, rel=1e-9, abs=1e-9)
+
+
+def interpret(monkeypatch, module):
+    """Replace all compiled functions of a module by the Python functions behind them."""
+    for name, function in vars(module).items():
+        if is_compiled(function):
+            monkeypatch.setattr(module, name, interpreted(function))
 
 
 # --- the estimator --------------------------------------------------------------------------------

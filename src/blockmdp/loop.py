@@ -101,7 +101,7 @@ def learn(
     """
     initial = dynamics.initial
     model = dynamics.model
-    labels = tape.labels
+    labels = tape.shown
     shift = tape.shift
     visits = tape.visits
     H = len(model)

@@ -26,18 +26,20 @@ __all__ = ["SHOW_LATENT", "EpisodeTapes", "Tape", "Tapes", "episodes_on_tape", "
 
 
 class Tape(NamedTuple):
-    """The labels that the agent will see.
+    """What the agent will see: labels, or the observations themselves.
 
-    The n-th visit to state s at level h has the label `labels[shift[h, s] + n]`. An empty tape
-    shows the latent states themselves.
+    The n-th visit to state s at level h shows `shown[shift[h, s] + n]`. An empty tape shows the
+    latent states.
     """
 
-    labels: NDArray[np.int32]
+    shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations
     shift: NDArray[np.int64]  # (H + 1, S)
-    limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape has labels for
+    limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape is made for
     visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
 
 
+AHEAD = 64  # most episodes whose observations are drawn ahead
+NONE = object()  # no decoder so far
 _EMPTY = np.zeros((0, 0), np.int64)
 SHOW_LATENT = Tape(np.zeros(0, np.int32), _EMPTY, _EMPTY, _EMPTY)
 
@@ -74,42 +76,50 @@ class Tapes:
         self.visits = np.zeros(shape, np.int64)
         self._limit = np.zeros(shape, np.int64)
         self._shift = np.zeros(shape, np.int64)
-        self._labels = np.zeros(0, np.int32)
-        self._decoder: Decoder | None = None
+        self._shown: NDArray[Any] = np.zeros(0, np.int32)
+        self._decoder: Any = NONE
         self._last_visits, self._last_episodes = np.zeros(shape, np.int64), 0  # at the last refill
 
-    def refill(self, decoder: Decoder, episodes: int) -> Tape:
+    def refill(self, decoder: Decoder | None, episodes: int) -> Tape:
         """Return a tape that lasts for at least one episode.
 
         It lasts for about as many episodes as there were so far.
 
         Parameters
         ----------
-        decoder : Decoder
-            Maps observations to labels.
+        decoder : Decoder or None
+            Maps observations to labels. None shows the observations themselves.
         episodes : int
             Number of episodes still to come.
 
         Returns
         -------
         Tape
-            The labels, for use in `blockmdp.loop.learn`.
+            The tape, for use in compiled loops.
         """
         if decoder is not self._decoder:
             self._decoder = decoder
             self._limit = self.visits.copy()
+            self._shown = _shown(decoder, self.mdp.emission)
         past = int(self.visits[0].sum())
         rate = (self.visits - self._last_visits) / max(past - self._last_episodes, 1)
         cells = self.visits.size
-        rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
+        numbers = 1 << (24 if decoder is not None else 21)
+        rows = min(self.rows_at_once, numbers // self.mdp.emission.dim)
         ahead = min(episodes, max(past, 1), rows // (self.mdp.horizon + 1) + 1)
-        spare = min(max(self.least_rows // cells, 16), 1024)
+        spare = min(max(self.least_rows // cells, 16), 1024) if decoder is not None else 4
         expected = rate * ahead
         want = np.minimum(expected + 2 * np.sqrt(expected) + spare, episodes).astype(np.int64)
         left = self._limit - self.visits
         self._fill(decoder, left, np.maximum(want - left, 0))
         self._last_visits, self._last_episodes = self.visits.copy(), past
-        return Tape(self._labels, self._shift, self._limit, self.visits)
+        return Tape(self._shown, self._shift, self._limit, self.visits)
+
+    def observations(self) -> Tape:
+        """Return a tape that shows observations, and lasts for at least one episode."""
+        if self._decoder is not None or (self._limit <= self.visits).any():
+            self.refill(None, AHEAD)
+        return Tape(self._shown, self._shift, self._limit, self.visits)
 
     def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
@@ -152,12 +162,14 @@ class Tapes:
         keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
 
-    def _fill(self, decoder: Decoder, left: NDArray[np.int64], new: NDArray[np.int64]) -> None:
-        """Keep the labels that are left, and add new ones to each cell. left, new: (H + 1, S)."""
+    def _fill(
+        self, decoder: Decoder | None, left: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> None:
+        """Keep what is left of each cell, and add to it. left, new: (H + 1, S)."""
         ahead = self.replay(self.visits + left, new)
-        labels = np.asarray(decoder.decode(ahead.levels, ahead.x), np.int32)
+        shown = _decoded(decoder, ahead.levels, ahead.x)
         first = (self._shift + self.visits).ravel()
-        self._labels = splice(self._labels, first, left.ravel(), labels, new.ravel())
+        self._shown = splice(self._shown, first, left.ravel(), shown, new.ravel())
         held = left + new
         start = np.cumsum(held.ravel()) - held.ravel()
         self._limit = self.visits + held
@@ -191,18 +203,22 @@ class EpisodeTapes:
         self._key = streams.episode_noise(seed)
         self.visits = np.zeros((mdp.horizon + 1, mdp.n_states), np.int64)
         self._places = np.arange(self.visits.size).reshape(self.visits.shape)
-        self._labels = np.zeros((0, self.visits.size), np.int32)  # of episodes _first, ...
-        self._first = 0
-        self._decoder: Decoder | None = None
+        self._shown: NDArray[Any] = np.zeros((0, self.visits.size), np.int32)
+        self._first = 0  # episode that comes first in it
+        self._decoder: Any = NONE
 
-    def refill(self, decoder: Decoder, episodes: int) -> Tape:
+    def refill(self, decoder: Decoder | None, episodes: int) -> Tape:
         """Return a tape that lasts for one episode; see `Tapes.refill`."""
         now = int(self.visits[0].sum())
-        if decoder is not self._decoder or not 0 <= now - self._first < len(self._labels):
+        if decoder is not self._decoder or not 0 <= now - self._first < len(self._shown):
             self._decoder, self._first = decoder, now
             self._fill(decoder, now, episodes)
-        labels = self._labels[now - self._first]
-        return Tape(labels, self._places - self.visits, self.visits + 1, self.visits)
+        shown = self._shown[now - self._first]
+        return Tape(shown, self._places - self.visits, self.visits + 1, self.visits)
+
+    def observations(self) -> Tape:
+        """Return a tape that shows the observations of one episode."""
+        return self.refill(None, AHEAD)
 
     def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
@@ -243,7 +259,7 @@ class EpisodeTapes:
         keys = np.repeat(key, len(level))
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
 
-    def _fill(self, decoder: Decoder, first: int, episodes: int) -> None:
+    def _fill(self, decoder: Decoder | None, first: int, episodes: int) -> None:
         """Draw and decode the observations of the next episodes, as many as fit into a batch."""
         cells = self.visits.size
         rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
@@ -251,8 +267,20 @@ class EpisodeTapes:
         level, state = (np.repeat(i.ravel(), n) for i in np.indices(self.visits.shape))
         keys = np.tile(rng.children(self._key, first, n), cells)
         x = _observe(self.mdp.emission, level, state, keys)
-        labels = np.asarray(decoder.decode(level, x), np.int32)
-        self._labels = np.ascontiguousarray(labels.reshape(cells, n).T)
+        shown = _decoded(decoder, level, x)
+        self._shown = np.ascontiguousarray(shown.reshape(cells, n, *shown.shape[1:]).swapaxes(0, 1))
+
+
+def _shown(decoder: Decoder | None, emission: Emission) -> NDArray[Any]:
+    """Return room for what no visit shows."""
+    if decoder is None:
+        return np.zeros((0, emission.dim), emission.dtype)
+    return np.zeros(0, np.int32)
+
+
+def _decoded(decoder: Decoder | None, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of observations; without a decoder, the observations."""
+    return x if decoder is None else np.asarray(decoder.decode(levels, x), np.int32)
 
 
 def _observe(
@@ -328,17 +356,17 @@ def fill_keys(
 
 @jit
 def splice(
-    old: NDArray[np.int32],
+    old: NDArray[Any],
     first: NDArray[np.int64],
     left: NDArray[np.int64],
-    new: NDArray[np.int32],
+    new: NDArray[Any],
     counts: NDArray[np.int64],
-) -> NDArray[np.int32]:
-    """Return for each cell c `left[c]` old labels from `first[c]` on, then `counts[c]` new ones.
+) -> NDArray[Any]:
+    """Return for each cell c `left[c]` old rows from `first[c]` on, then `counts[c]` new ones.
 
-    first, left, counts: (cells,).
+    old, new: (rows,) or (rows, dim). first, left, counts: (cells,).
     """
-    out = np.empty(left.sum() + counts.sum(), np.int32)
+    out = np.empty((left.sum() + counts.sum(),) + old.shape[1:], old.dtype)
     i = 0
     j = 0
     for c in range(len(counts)):

@@ -34,7 +34,6 @@ __all__ = [
     "evidence",
     "linear_scores",
     "map_sweeps",
-    "nearest",
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
@@ -231,17 +230,14 @@ def log_density(prediction, k, row):
 
 
 @jit
-def linear_scores(model, clusters):
-    """Return W (K, d) and b (K,): the label of x is the largest of W x + b.
+def linear_scores(model, clusters, mean, W, b):
+    """Write W (K, d) and b (K,): the label of x is the largest of W x + b.
 
     How often a label occurred does not count, and for real numbers all means count as equally well
-    known. Labels that are not in use get -inf.
+    known. Labels that are not in use get -inf. mean: (d,), overwritten.
     """
     K, d = clusters.sums.shape
-    W = np.zeros((K, d))
-    b = np.empty(K)
     g = np.empty(K)
-    mean = np.zeros(d)
     alike = Model(model.bits, 0.0, model.ratio, 1.0, model.log_alpha)
     common_mean(alike, clusters, mean)
     for k in range(K):
@@ -253,26 +249,6 @@ def linear_scores(model, clusters):
             b[k] /= g[k]
             for j in range(d):
                 W[k, j] /= g[k]
-    return W, b
-
-
-@jit
-def nearest(x, centre, W, b):
-    """Return the labels (n,) of the rows x (n, d), by the scores of `linear_scores` for rows from
-    which the centre (d,) was subtracted.
-    """
-    n, d = x.shape
-    labels = np.zeros(n, np.int64)
-    for i in range(n):
-        top = -np.inf
-        for k in range(len(b)):
-            score = b[k]
-            for j in range(d):
-                score += W[k, j] * (x[i, j] - centre[j])
-            if score > top:
-                top = score
-                labels[i] = k
-    return labels
 
 
 # --- MAP-DP ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import multigammaln
+from scipy.special import gammaln
 
 __all__ = ["MIN_DEGREES", "modes", "whitening"]
 
@@ -43,19 +43,16 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     s, d = values[filled], np.count_nonzero(filled)
     if d < 2:
         return None
-    best, variances = -np.inf, None
-    for weight in WEIGHTS:
-        nu = weight + d + 1
-        constant = multigammaln((nu + degrees) / 2, d) - multigammaln(nu / 2, d)
-        psi = weight * np.geomspace(s[0] / degrees, s[-1] / degrees, SCALES)[:, None]
-        logs = np.log(psi + s).sum(axis=1)
-        evidence = constant + 0.5 * nu * d * np.log(psi[:, 0]) - 0.5 * (nu + degrees) * logs
-        i = evidence.argmax()
-        if evidence[i] > best:
-            best, variances = evidence[i], None
-            if weight < WEIGHTS[-1]:
-                variances = psi[i] + s
-    if variances is None or variances.max() < ROUND * variances.min():
+    # the evidence of all weights (rows) and scales (columns)
+    nu = np.array(WEIGHTS)[:, None] + d + 1
+    psi = np.array(WEIGHTS)[:, None] * np.geomspace(s[0] / degrees, s[-1] / degrees, SCALES)
+    halves = np.arange(d) / 2
+    constant = (gammaln((nu + degrees) / 2 - halves) - gammaln(nu / 2 - halves)).sum(axis=1)
+    logs = np.log(psi[:, :, None] + s).sum(axis=2)
+    evidence = constant[:, None] + 0.5 * nu * d * np.log(psi) - 0.5 * (nu + degrees) * logs
+    i, j = np.unravel_index(evidence.argmax(), evidence.shape)
+    variances = psi[i, j] + s
+    if i == len(WEIGHTS) - 1 or variances.max() < ROUND * variances.min():
         return None
     scale = np.ones(len(values))
     scale[filled] = np.exp(0.5 * (np.log(variances).mean() - np.log(variances)))

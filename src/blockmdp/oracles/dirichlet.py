@@ -16,29 +16,19 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
-from blockmdp.oracles._dirichlet import (
-    Clusters,
-    Model,
-    Predictive,
-    assign,
-    best_cut,
-    evidence,
-    linear_scores,
-    map_sweeps,
-    nearest,
-)
+from blockmdp.oracles._bank import Bank, learn_rows, new_bank, update_scores, with_room
+from blockmdp.oracles._dirichlet import Clusters, Model, best_cut, evidence, map_sweeps
 from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
 from blockmdp.oracles.mixtures import best_split
+from blockmdp.oracles.scores import bank_labels
 
-__all__ = ["DirichletMixture"]
+__all__ = ["DirichletMixture", "MixtureBank"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
-MIN_ROWS = 3  # rows that confirm a label
-TRIAL = 50  # rows for which a new label is trusted
-MAX_TREE = 200  # most observations of which all pairs are compared
+FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -53,6 +43,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     `fit` learns from a data set. `partial_fit` adds observations to those seen before. A label
     keeps its number as long as it has observations. Whenever the data have grown by half, labels
     are merged or split where that is more probable, so earlier observations can get another label.
+    (With hundreds of observations, they must have doubled if nothing changed the last time.)
 
     Parameters
     ----------
@@ -123,15 +114,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         X = validate_data(self, X, dtype=np.float64)
+        MixtureBank([self])
         self._reset(X)
-        for row in X - self._centre:
-            self._store(row)
-            self._z[self._n - 1] = 0
-        self._accept(self._clustering(self._z[: self._n]))
+        rows = X - self._centre
+        _check_size(rows)
+        n = len(X)
+        self._bank.reserve(rows=n)
+        self._bank.state.raw[0, :n], self._bank.state.n[0] = rows, n
+        self._reshape(None, np.zeros(n, np.int64))
         self._reconsider()
-        self._update_scores()
-        self._n_before = 0
-        self._report()
+        self._bank.finish(np.zeros(1, np.int64), {0})
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
@@ -149,21 +141,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         DirichletMixture
             The estimator itself.
         """
-        first = not hasattr(self, "_x")
+        first = not self._has_begun()
         X = self._validated(X, reset=first)
         if first:
-            self._reset(X)
-        self._n_before, self._labels_before = self._n, None
-        if self._model.bits and not _are_bits(X):  # not bits after all, so start again
-            past, labels = self._raw[: self._n].astype(np.float64), self.labels_.copy()
-            self._reset(np.concatenate([past, X]))
-            self._labels_before = labels
-            for row in past - self._centre:
-                self._learn(row)
-        for row in X - self._centre:
-            self._learn(row)
-        self._update_scores()
-        self._report()
+            MixtureBank([self])
+        self._bank.learn(np.full(len(X), self._g), X)
         return self
 
     def changed_labels(self) -> Labels:
@@ -186,9 +168,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         degrees : int
             Its degrees of freedom; 0 if there is nothing to learn from, or observations are bits.
         """
-        if not hasattr(self, "_x") or self._model.bits:
+        if not self._has_begun() or self._model.bits:
             return np.zeros((0, 0)), 0
-        return self._scatter(self._z[: self._n])
+        return self._scatter(self._z)
 
     def share_noise(self, T: Array | None) -> None:
         """Take over the shape of the noise from other data, from the next `partial_fit` on.
@@ -198,8 +180,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         T : ndarray of shape (d, d) or None
             Matrix for which the noise of x T is round. None forgets it.
         """
-        self._shared = T
-        self._n_reconsidered = 0
+        if _differ(T, self._shared):
+            self._shared = T
+            if self._has_begun():
+                self._bank.state.due[self._g] = 0
 
     def predict(self, X: Any) -> Labels:
         """Label observations without learning from them.
@@ -216,10 +200,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n,)
             Their labels.
         """
-        if not hasattr(self, "n_labels_"):  # `check_is_fitted` alone takes longer than the rest
-            check_is_fitted(self, "n_labels_")
+        check_is_fitted(self, "n_labels_")
         X = self._validated(X, reset=False)
-        return np.asarray(nearest(X, self._centre, *self._linear_scores), np.int64)
+        return self._decode(X)
 
     def linear_scores(self) -> tuple[Array, Array]:
         """Return the linear scores by which `predict` chooses labels.
@@ -232,20 +215,23 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Intercepts: the label of x is the k with the largest W[k] . x + b[k].
         """
         check_is_fitted(self, "n_labels_")
-        W, b = (scores[: self.n_labels_] for scores in self._linear_scores)
+        scores, T = self._bank.state.scores, self._T
+        W, b = (each[self._g, : self.n_labels_] for each in (scores.W, scores.b))
+        W = W.copy() if T is None else W @ T.T
         return W, b - W @ self._centre
 
     @property
     def labels_(self) -> Labels:
         """Labels of all observations so far."""
-        labels = self._reported[: self._n]
+        labels = self._z if self._reported is None else self._reported
+        labels = labels.view()
         labels.setflags(write=False)
         return labels
 
     @property
     def evidence_(self) -> float:
         """Log probability of the data and their labels, up to a constant."""
-        return float(evidence(self._model, self._clusters, self._square)[0])
+        return self._current().score
 
     def _validated(self, X: Any, *, reset: bool) -> Array:
         """Return X as (n, d) finite float64. Arrays that need no conversion take a short cut, since
@@ -264,6 +250,58 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return X.astype(np.float64, copy=False)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=reset), np.float64)
 
+    # --- the state, which is row _g of a bank ----------------------------------------------------
+    _bank: MixtureBank
+    _g: int
+
+    def _has_begun(self) -> bool:
+        return hasattr(self, "_bank") and self._bank.has_begun[self._g]
+
+    @property
+    def _n(self) -> int:
+        return int(self._bank.state.n[self._g])
+
+    @property
+    def _raw(self) -> NDArray[np.float32]:
+        return np.asarray(self._bank.state.raw[self._g, : self._n])
+
+    @property
+    def _x(self) -> NDArray[np.float32]:
+        return np.asarray(self._bank.state.x[self._g, : self._n])
+
+    @property
+    def _z(self) -> Labels:
+        return np.asarray(self._bank.state.z[self._g, : self._n])
+
+    @property
+    def _square(self) -> float:
+        return float(self._bank.state.square[self._g])
+
+    @property
+    def _centre(self) -> Array:
+        return np.asarray(self._bank.state.scores.centre[self._g])
+
+    @property
+    def _T(self) -> Array | None:
+        scores = self._bank.state.scores
+        return scores.T[self._g] if scores.has_T[self._g] else None
+
+    @property
+    def _clusters(self) -> Clusters:
+        state, K = self._bank.state, self._bank.state.room[self._g]
+        return Clusters(state.counts[self._g, :K], state.sums[self._g, :K])
+
+    @property
+    def _model(self) -> Model:
+        state, g = self._bank.state, self._g
+        shared = (float(a[g]) for a in (state.dim, state.ratio, state.noise, state.log_alpha))
+        return Model(bool(state.bits[g]), *shared)
+
+    @_model.setter
+    def _model(self, model: Model) -> None:
+        state, g = self._bank.state, self._g
+        state.bits[g], state.dim[g], state.ratio[g], state.noise[g], state.log_alpha[g] = model
+
     # --- learning ---------------------------------------------------------------------------------
     def _reset(self, X: Array) -> None:
         """Forget everything, and choose the kind of mixture for the data X."""
@@ -273,99 +311,72 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
         d = X.shape[1]
         bits = _are_bits(X)
+        self._bank.begin(self._g, d)
+        self.n_features_in_ = d
         ratio = min(3.0 / d, 0.5) if bits else 1.0
         self._model = Model(bits, float(d), ratio, 1.0, math.log(alpha))
-        self._centre = np.zeros(d) if bits else X[0].copy()  # subtracted, for precision
-        self._n = self._n_reconsidered = 0
-        self._raw, self._z = np.empty((16, d), np.float32), np.empty(16, np.int64)
-        self._T: Array | None = None  # makes the noise of the rows x T round
-        self._x = self._raw  # the rows after T
-        self._square = 0.0
-        self._reported = self._z  # the same array as long as no label is hidden
-        K = min(2, self.max_labels)
-        self._born = np.full(K, -1, np.int64)
-        self._clusters = Clusters(np.zeros(K, np.int64), np.zeros((K, d)))
-        self._reset_predictions()
+        self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
+        self._bank.state.room[self._g] = min(2, self.max_labels)
+        self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self.n_labels_ = 0
-        # for `changed_labels`: the number of earlier rows, and their labels before the first change
-        self._n_before, self._labels_before = 0, None
+        self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
 
-    _labels_before: Labels | None
     _shared: Array | None = None  # shape of the noise in other data
 
-    def _store(self, row: Array) -> None:
-        if self._n == len(self._raw):
-            rows = [np.concatenate([x, np.empty_like(x)]) for x in (self._raw, self._x)]
-            self._x = rows[0] if self._x is self._raw else rows[1]
-            self._raw = rows[0]
-            z = np.concatenate([self._z, np.empty_like(self._z)])
-            self._reported = (
-                z if self._reported is self._z else np.concatenate([self._reported, self._z])
-            )
-            self._z = z
-        if not float(np.dot(row, row)) < 1e36:
-            raise ValueError("observations contain numbers beyond 1e18: scale them down")
-        self._raw[self._n] = row
-        if self._T is not None:
-            row = row @ self._T
-            self._x[self._n] = row
-        square = float(np.dot(row, row))
-        self._square += square
-        self._n += 1
-
-    def _learn(self, row: Array) -> None:
-        """Give an observation its most probable label, which can be a new one."""
-        self._store(row)
-        i = self._n - 1
-        self._z[i], is_new, self._model = assign(
-            self._model, self._clusters, self._x[i], self._square, *self._predictions
-        )
+    def _attend(self, is_new: bool) -> None:
+        """Reconsider the labels if that is due; otherwise see who moves to a new label."""
         if is_new:
             self._count_labels()
-        if self._n >= 1.5 * self._n_reconsidered:
+        if self._n >= self._bank.state.due[self._g]:
             self._reconsider()
-        elif is_new:
+        else:
             self._accept(self._swept(self._current()))
+
+    def _restart(self, X: Array) -> None:
+        """Learn the past again, which were bits, before the observations X, which are not."""
+        before, past = self.labels_.copy(), self._raw.astype(np.float64)
+        self._reset(np.concatenate([past, X]))
+        self._bank.learn_rows(np.full(len(past), self._g), past - self._centre)
+        self._before = before
 
     def _current(self) -> _Clustering:
         clusters = Clusters(self._clusters.counts.copy(), self._clusters.sums.copy())
-        return self._scored(self._z[: self._n].copy(), clusters)
+        return self._scored(self._z.copy(), clusters)
 
     def _accept(self, new: _Clustering) -> None:
-        if self._labels_before is None:
-            self._labels_before = self._z[: self._n_before].copy()
-        self._z[: self._n], self._clusters, self._model = new.z, new.clusters, new.model
+        g, K = self._g, len(new.clusters.counts)
+        self._bank.reserve(labels=K)
+        state = self._bank.state
+        state.counts[g], state.sums[g] = 0, 0.0
+        state.counts[g, :K], state.sums[g, :K] = new.clusters
+        state.room[g] = K
+        state.is_current[g] = False
+        self._model = new.model
+        if not np.array_equal(self._z, new.z):
+            if self._before is None:
+                self._before = self._z.copy()
+            self._z[:] = new.z
         self._count_labels()
-        self._reset_predictions()
 
     def _count_labels(self) -> None:
         """Update `n_labels_`, and keep at least one unused label if `max_labels` allows."""
-        counts, sums = self._clusters
-        K, d = sums.shape
+        g, counts = self._g, self._clusters.counts
+        K = len(counts)
         self.n_labels_ = int(np.flatnonzero(counts)[-1]) + 1
-        born = np.full(K, -1)
-        born[: len(self._born)] = self._born[:K]
-        self._born = np.where(counts == 0, -1, np.where(born < 0, self._n, born))
+        born = self._bank.state.born[g]
+        born[:K] = np.where(counts == 0, -1, np.where(born[:K] < 0, self._n, born[:K]))
+        born[K:] = -1
         if (counts > 0).all() and self.max_labels > K:
-            more = min(2 * K, self.max_labels) - K
-            self._clusters = Clusters(
-                np.concatenate([counts, np.zeros(more, np.int64)]),
-                np.concatenate([sums, np.zeros((more, d))]),
-            )
-            self._born = np.concatenate([self._born, np.full(more, -1)])
-            self._reset_predictions()
-
-    def _reset_predictions(self) -> None:
-        """Make room for what `assign` keeps: the labels' predictions, and which are current."""
-        K, d = self._clusters.sums.shape
-        predictions = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
-        self._predictions = predictions, np.zeros(K, np.bool_)
+            room = min(2 * K, self.max_labels)
+            self._bank.reserve(labels=room)
+            self._bank.state.room[g] = room
+            self._bank.state.is_current[g] = False
 
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
-        self._n_reconsidered = self._n
+        z, T = self._z.copy(), None if self._T is None else self._T.copy()
         for _ in range(6):
             now = self._swept(self._current())
             self._accept(now)
@@ -380,6 +391,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                         break
             if not self._learn_noise(now) and not self._split_modes():
                 break
+        changed = _differ(T, self._T) or not np.array_equal(z, self._z)
+        growth = 1.5 if changed or self._n < FEW else 2.0
+        self._bank.state.due[self._g] = math.ceil(growth * self._n)
 
     def _learn_noise(self, now: _Clustering) -> bool:
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
@@ -400,7 +414,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         If a label contains several states, its covariance contains the distances between them, and
         seen through it they are not worth a label each.
         """
-        now, T = self._current(), self._T
+        now, T = self._current(), None if self._T is None else self._T.copy()
         unused = np.flatnonzero(now.clusters.counts == 0)
         large = np.flatnonzero(now.clusters.counts >= MIN_DEGREES * self._x.shape[1])
         for k in large if T is not None and len(unused) else ():
@@ -418,9 +432,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _shape(self, z: Labels) -> Array | None:
         """Return the shape that others share, corrected by what this data set tells."""
+        T, d = self._shared, self._raw.shape[1]
+        if len(z) < MIN_DEGREES * d:
+            return T
         scatter, degrees = self._scatter(z)
-        T = self._shared
-        if degrees < MIN_DEGREES * len(scatter):
+        if degrees < MIN_DEGREES * d:
             return T
         if T is None:
             return whitening(scatter, degrees)
@@ -431,57 +447,36 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the sum of the outer products of the deviations from the labels' means, and its
         degrees of freedom.
         """
-        x = self._raw[: self._n].astype(np.float64)
+        x = self._raw.astype(np.float64)
         counts = np.bincount(z)
         sums = np.zeros((len(counts), x.shape[1]))
-        np.add.at(sums, z, x)
+        for k in np.flatnonzero(counts):
+            sums[k] = x[z == k].sum(axis=0)
         x -= (sums / np.maximum(counts, 1)[:, None])[z]
         return x.T @ x, self._n - int(np.count_nonzero(counts))
 
     def _reshape(self, T: Array | None, z: Labels) -> None:
         """Look at all rows through another T, with the labels z."""
-        self._T = T
-        self._x, x = self._raw, self._raw[: self._n].astype(np.float64)
-        if T is not None:
-            x = x @ T
-            self._x = np.empty_like(self._raw)
-            self._x[: self._n] = x
-        self._square = float(np.vdot(x, x))
-        self._accept(self._clustering(z.copy()))
+        self._bank.shape(self._g, T)
+        self._accept(self._clustering(z))
 
-    def _update_scores(self) -> None:
-        W, b = linear_scores(self._model, self._clusters)
-        self._hidden = self._doubtful()
-        b[self._hidden] = -np.inf
-        self._linear_scores = (W if self._T is None else W @ self._T.T), b
+    def _decode(self, X: Array) -> Labels:
+        groups = np.full(len(X), self._g)
+        return np.asarray(bank_labels(self._bank.state.scores, groups, X), np.int64)
 
-    def _doubtful(self) -> NDArray[np.bool_]:
-        """Return which labels are hidden: those of a few rows, if such labels are outliers here.
-
-        A new label is trusted at first. If more labels stayed small than grew, small labels are
-        taken for outliers, and a new label is used only when it has enough rows.
-        """
-        counts = self._clusters.counts
-        few = (counts > 0) & (counts < MIN_ROWS)
-        stayed = np.count_nonzero(few & (self._n - self._born >= TRIAL))
-        grew = np.count_nonzero(counts >= MIN_ROWS)
-        return few if stayed > grew + 1 and grew else np.zeros_like(few)
-
-    def _report(self) -> None:
+    def _report(self, n_before: int) -> None:
         """Update `labels_` and what has changed in it. Rows of hidden labels get the next best."""
-        before = self._labels_before
-        if self._reported is not self._z:
-            before = self._reported[: self._n_before].copy()
-        self._reported = self._z
-        if self._hidden.any():
-            before = self._z[: self._n_before] if before is None else before
-            rows = np.flatnonzero(self._hidden[self._z[: self._n]])
+        before = self._reported
+        if before is None:
+            before = self._z if self._before is None else self._before
+        hidden = self._bank.state.hidden[self._g]
+        self._reported = None
+        if hidden.any():
+            rows = np.flatnonzero(hidden[self._z])
             self._reported = self._z.copy()
-            x = self._raw[rows].astype(np.float64)
-            self._reported[rows] = nearest(x, np.zeros(x.shape[1]), *self._linear_scores)
-        self._changed = NONE
-        if before is not None:
-            self._changed = np.flatnonzero(before != self._reported[: len(before)])
+            self._reported[rows] = self._decode(self._raw[rows].astype(np.float64) + self._centre)
+        self._changed = np.flatnonzero(before[:n_before] != self.labels_[:n_before])
+        self._before = None
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
@@ -493,7 +488,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self._model.bits or degrees < 2:
             return float(d)
         used = np.maximum(counts, 1)[:, None]
-        x = self._x[:n] - (sums / used)[now.z]
+        x = self._x - (sums / used)[now.z]
         S = (x.T @ x if d < n else x @ x.T) / degrees
         trace = np.trace(S)
         if trace <= 0:
@@ -508,7 +503,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         while True:
             z = now.z.copy()
             clusters = Clusters(now.clusters.counts.copy(), now.clusters.sums.copy())
-            moves = map_sweeps(now.model, self._x[: self._n], z, clusters, SWEEPS)
+            moves = map_sweeps(now.model, self._x, z, clusters, SWEEPS)
             if moves == 0:
                 return now
             after = self._scored(z, clusters)
@@ -521,7 +516,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         counts = np.bincount(z, minlength=max(len(self._clusters.counts), room))
         sums = np.zeros((len(counts), self._x.shape[1]))
         for k in np.flatnonzero(counts):
-            sums[k] = self._x[: self._n][z == k].sum(axis=0, dtype=np.float64)
+            sums[k] = self._x[z == k].sum(axis=0, dtype=np.float64)
         return self._scored(z, Clusters(counts, sums))
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
@@ -561,13 +556,135 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         With many states and few observations, splitting one label into many can pay where
         splitting it into two does not.
         """
-        if not 3 <= self._n <= MAX_TREE:
+        if not 3 <= self._n <= FEW:
             return
-        x = self._x[: self._n]
-        tree = linkage(pdist(x), "ward")
-        K, score = best_cut(self._model, x, tree, self._square)
+        tree = linkage(pdist(self._x), "ward")
+        K, score = best_cut(self._model, self._x, tree, self._square)
         if score > now.score and self.max_labels >= K:
             yield _renamed(now.z, cut_tree(tree, K)[:, 0].astype(np.int64))
+
+
+class MixtureBank:
+    """Mixtures that learn together: one of each level.
+
+    Parameters
+    ----------
+    mixtures : list of DirichletMixture
+        Mixtures that know nothing so far.
+
+    Attributes
+    ----------
+    state : Bank
+        All that they know, from the first observation on.
+    has_begun : list of bool
+        Whether each has seen an observation.
+    """
+
+    state: Bank
+
+    def __init__(self, mixtures: list[DirichletMixture]) -> None:
+        self.mixtures = mixtures
+        self.has_begun = [False] * len(mixtures)
+        self._changed: list[DirichletMixture] = []  # in the last call of `finish`
+        for g, mixture in enumerate(mixtures):
+            mixture._bank, mixture._g = self, g
+
+    def begin(self, g: int, d: int) -> None:
+        """Make mixture g forget everything."""
+        if not any(self.has_begun):
+            self.state = new_bank(len(self.mixtures), d)
+        self.has_begun[g] = True
+        state = self.state
+        for array in (state.n, state.due, state.square, state.scores.has_T, state.counts):
+            array[g] = 0
+        for array in (state.sums, state.is_current, state.hidden):
+            array[g] = 0
+        state.born[g], state.scores.b[g] = -1, -np.inf
+
+    def reserve(self, *, rows: int = 0, labels: int = 0) -> None:
+        """Make room."""
+        self.state = with_room(self.state, rows=rows, labels=labels)
+
+    def shape(self, g: int, T: Array | None) -> None:
+        """Look at all rows of mixture g through another T."""
+        state, n = self.state, int(self.state.n[g])
+        if T is not None and state.scores.T.size == 0:
+            G, d = state.scores.centre.shape
+            scores = state.scores._replace(T=np.zeros((G, d, d)))
+            self.state = state = state._replace(x=state.raw.copy(), scores=scores)
+        state.scores.has_T[g] = T is not None
+        x = state.raw[g, :n].astype(np.float64)
+        if T is not None:
+            state.scores.T[g] = T
+            x = x @ T
+        state.x[g, :n] = x
+        state.square[g] = np.vdot(x, x)
+
+    def learn(self, groups: Labels, X: Array) -> list[int]:
+        """Learn from observations, in their order.
+
+        Parameters
+        ----------
+        groups : ndarray of shape (m,)
+            Mixture that learns from each.
+        X : ndarray of shape (m, d)
+            Observations, finite.
+
+        Returns
+        -------
+        list of int
+            Mixtures whose labels have changed or increased in number.
+        """
+        used = np.unique(groups)
+        n_before = np.zeros(len(self.mixtures), np.int64)
+        touched = set()
+        if any(self.has_begun):
+            n_before[:] = self.state.n
+        for g in used if not all(self.has_begun) else ():
+            if not self.has_begun[g]:
+                self.mixtures[g]._reset(X[groups == g])
+        if self.state.bits[used].any() and not _are_bits(X):
+            for g in used[self.state.bits[used]]:
+                if not _are_bits(X[groups == g]):
+                    self.mixtures[g]._restart(X[groups == g])
+                    touched.add(int(g))
+        touched |= self.learn_rows(groups, X - self.state.scores.centre[groups])
+        return self.finish(used, touched, n_before)
+
+    def learn_rows(self, groups: Labels, rows: Array) -> set[int]:
+        """Learn from rows without the centre. Return the mixtures that needed attention."""
+        _check_size(rows)
+        most = int(np.bincount(groups).max())
+        self.reserve(rows=int(self.state.n[groups].max()) + most)
+        touched = set()
+        i = 0
+        while i < len(rows):
+            i, is_new, stopped = learn_rows(self.state, groups, rows, i)
+            if stopped:
+                g = int(groups[i - 1])
+                self.mixtures[g]._attend(is_new)
+                touched.add(g)
+        return touched
+
+    def finish(self, used: Labels, touched: set[int], n_before: Labels | None = None) -> list[int]:
+        """Update the scores and the labels that mixtures report after they have learnt."""
+        n_before = np.zeros(len(self.mixtures), np.int64) if n_before is None else n_before
+        doubted = used[update_scores(self.state, used)]
+        for mixture in self._changed:
+            mixture._changed = NONE
+        changed = sorted(touched.union(map(int, doubted)))
+        self._changed = [self.mixtures[g] for g in changed]
+        for g in changed:
+            self.mixtures[g]._report(int(n_before[g]))
+        return changed
+
+    def last_labels(self, n: int) -> Labels:
+        """Return the label of the last observation of each of the first n mixtures, (n,)."""
+        labels = np.asarray(self.state.z[np.arange(n), self.state.n[:n] - 1])
+        for mixture in self._changed:
+            if mixture._g < n:
+                labels[mixture._g] = mixture.labels_[-1]
+        return labels
 
 
 class _Clustering(NamedTuple):
@@ -585,6 +702,11 @@ def _differ(one: Array | None, other: Array | None) -> bool:
         return one is not other
     ratios = np.linalg.svd(np.linalg.solve(one, other), compute_uv=False)
     return bool(ratios[0] > 1.1 or ratios[-1] < 1 / 1.1)
+
+
+def _check_size(rows: Array) -> None:
+    if not (np.einsum("ij,ij->i", rows, rows) < 1e36).all():
+        raise ValueError("observations contain numbers beyond 1e18: scale them down")
 
 
 def _is_better(one: _Clustering, other: _Clustering) -> bool:

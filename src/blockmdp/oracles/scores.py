@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,17 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from blockmdp.jit import index, inlined, jit
 
-__all__ = ["LinearScores", "NetworkScores", "Predictor", "QuadraticScores", "to_scores"]
+__all__ = [
+    "BankScores",
+    "LinearScores",
+    "NetworkScores",
+    "Predictor",
+    "QuadraticScores",
+    "bank_labels",
+    "best_label",
+    "shape",
+    "to_scores",
+]
 
 Array = NDArray[np.float64]
 
@@ -76,6 +86,18 @@ class LinearScores:
         """
         which = np.zeros(len(x), np.int64)
         return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
+
+
+class BankScores(NamedTuple):
+    """Linear scores of G decoders: decoder g gives x the label k with the largest
+    W[g, k] . y + b[g, k], where y = (x - centre[g]) T[g], or x - centre[g] if it has no T.
+    """
+
+    centre: Any  # (G, d)
+    T: Any  # (G, d, d); (G, 0, 0) if no decoder has one
+    has_T: Any  # (G,)
+    W: Any  # (G, K, d)
+    b: Any  # (G, K), -inf for a label that is never given
 
 
 @dataclass(frozen=True)
@@ -304,6 +326,50 @@ def linear_labels(x, which, W, b):
                 label = k
         labels[i] = label
     return labels
+
+
+@jit
+def bank_labels(scores, groups, x):
+    """Return the labels (n,) that decoders groups (n,) give the rows x (n, d)."""
+    n, d = x.shape
+    labels = np.empty(n, np.int64)
+    row = np.empty(d)
+    y = np.empty(d)
+    for i in range(n):
+        for j in range(d):
+            row[j] = x[i, j] - scores.centre[groups[i], j]
+        shape(scores, groups[i], row, y)
+        labels[i] = best_label(scores, groups[i], y)
+    return labels
+
+
+@jit
+def shape(scores, g, row, y):
+    """Write the row times T[g] to y; if there is no T, the row itself."""
+    d = len(row)
+    if not scores.has_T[g]:
+        for j in range(d):
+            y[j] = row[j]
+        return
+    for j in range(d):
+        y[j] = 0.0
+    for i in range(d):
+        for j in range(d):
+            y[j] += row[i] * scores.T[g, i, j]
+
+
+@jit
+def best_label(scores, g, y):
+    """Return the label that decoder g gives a row, after `shape`."""
+    best = -np.inf
+    label = 0
+    for k in range(scores.b.shape[1]):
+        if scores.b[g, k] > -np.inf:
+            score = scores.b[g, k] + _dot(scores.W, g, k, len(y), y)
+            if score > best:
+                best = score
+                label = k
+    return label
 
 
 @jit

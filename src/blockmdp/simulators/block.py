@@ -15,9 +15,10 @@ from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
 from blockmdp.loop import Episodes, learn
 from blockmdp.mdp import BlockMDP
+from blockmdp.oracles.scores import BankScores
 from blockmdp.policy import Policy, with_labels
 from blockmdp.simulators.base import LearnerRun, Simulator, decode_rows
-from blockmdp.simulators.rollout import advance, choose, start
+from blockmdp.simulators.rollout import advance, choose, play, start
 from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes
 from blockmdp.trajectories import Observations, Trajectories
 
@@ -91,6 +92,9 @@ class BlockSimulator(Simulator):
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
         self._use_observations(True)
+        scores = getattr(policies[0].decoder, "scores", None) if len(policies) == n == 1 else None
+        if scores is not None and keep_x:
+            return self._play(policies[0].pi, scores, kind)
         mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
         which = self._mixture(policies, n)
         e = rng.children(self._world_key, self.episodes, n)
@@ -109,6 +113,27 @@ class BlockSimulator(Simulator):
                 s, rewards[:, h] = advance(model, h, s, a, e)
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, np.full(n, H))
+
+    def _play(self, pi: NDArray[np.float64], scores: BankScores, kind: str) -> Trajectories:
+        """Draw one trajectory of a policy whose decoder consists of linear scores."""
+        H, emission = self.horizon, self.mdp.emission
+        more = scores.b.shape[1] - pi.shape[1]
+        if more > 0:
+            pi = np.pad(pi, ((0, 0), (0, more), (0, 0)), constant_values=1 / self.n_actions)
+        x = np.empty((1, H + 1, emission.dim), emission.dtype)
+        actions, rewards = np.empty((1, H), np.int64), np.empty((1, H))
+        loop = play if self._compiled else interpreted(play)
+        loop(
+            self.mdp.dynamics,
+            self._tapes.observations(),
+            scores,
+            pi,
+            rng.key(self._world_key, self.episodes),
+            rng.key(self._policy_key, self.episodes),
+            *(x[0], actions[0], rewards[0]),
+        )
+        self.ledger[kind] += 1
+        return Trajectories(x, actions, rewards, np.full(1, H))
 
     def _use_observations(self, used: bool) -> None:
         """Raise ValueError for observations after episodes on latent states.

@@ -5,14 +5,18 @@ The random numbers of an episode are the same as in `blockmdp.loop`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import first_state, next_state, sample_reward
+from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
 from blockmdp.jit import jit
+from blockmdp.oracles.scores import BankScores, best_label, shape
 from blockmdp.rng import step, uniform
+from blockmdp.tapes import Tape
 
-__all__ = ["advance", "choose", "choose_one", "start"]
+__all__ = ["advance", "choose", "choose_one", "play", "start"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,3 +72,41 @@ def advance(model: Floats, h: int, s: Integers, a: Integers, e: Keys) -> tuple[I
         t[i] = next_state(model, h, s[i], a[i], e[i])
         r[i] = sample_reward(model, h, s[i], a[i], t[i], e[i])
     return t, r
+
+
+@jit
+def play(
+    dynamics: Dynamics,
+    tape: Tape,
+    scores: BankScores,
+    pi: Floats,
+    e: np.uint64,
+    c: np.uint64,
+    x: NDArray[Any],
+    actions: Integers,
+    rewards: Floats,
+) -> None:
+    """Play one episode of a policy whose decoder consists of linear scores.
+
+    tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
+    (H + 1, d), actions: (H,) and rewards: (H,) are filled in place.
+    """
+    H = len(actions)
+    d = x.shape[1]
+    row = np.empty(d)
+    y = np.empty(d)
+    s = first_state(dynamics.initial, e)
+    for h in range(H + 1):
+        shown = tape.shift[h, s] + tape.visits[h, s]
+        tape.visits[h, s] += 1
+        for j in range(d):
+            x[h, j] = tape.shown[shown, j]
+        if h < H:
+            g = min(h, len(scores.b) - 1)
+            for j in range(d):
+                row[j] = x[h, j] - scores.centre[g, j]
+            shape(scores, g, row, y)
+            actions[h] = choose_one(pi[h], best_label(scores, g, y), c, h)
+            t = next_state(dynamics.model, h, s, actions[h], e)
+            rewards[h] = sample_reward(dynamics.model, h, s, actions[h], t, e)
+            s = t

@@ -24,6 +24,7 @@ from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
 from blockmdp.oracles._noise import MIN_DEGREES, whitening
+from blockmdp.oracles.dirichlet import MixtureBank
 from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
@@ -31,7 +32,7 @@ from blockmdp.oracles.fitting import (
     one_thread,
     renumber,
 )
-from blockmdp.oracles.scores import to_scores
+from blockmdp.oracles.scores import BankScores, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
@@ -212,6 +213,16 @@ class OnlineDecoder:
         keys = rng.children(self._key, 0, n_oracles)
         self.oracles: list[Any] = [_incremental(self._oracle, k) for k in keys]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
+        own = all(isinstance(f, DirichletMixture) for f in self.oracles)
+        self._bank = MixtureBank(self.oracles) if own else None  # they learn in one call
+
+    @property
+    def scores(self) -> BankScores | None:
+        """Scores of all oracles as arrays, by which compiled loops decode; None if there are none.
+
+        Those of level h are in row h, or all in row 0 if the levels are pooled.
+        """
+        return self._bank.state.scores if self._bank and any(self._bank.has_begun) else None
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
@@ -240,11 +251,13 @@ class OnlineDecoder:
         self.lengths[self.k] = length
         self.k += 1
         self._share_noise()
-        born, relabelled = [], 0
-        for g, rows in enumerate([x] if self.pooled else x[:, None]):
-            known = int(self._n_labels[g])
-            relabelled += self._learn(g, rows)
-            born += [(g, label) for label in range(known, int(self._n_labels[g]))]
+        known = self._n_labels.copy()
+        relabelled = self._learn(x)
+        born = [
+            (int(g), label)
+            for g in np.flatnonzero(self._n_labels > known)
+            for label in range(known[g], self._n_labels[g])
+        ]
         if self._past is not None:
             self._past.append(x)
             if self.k in DECISIONS and _look_alike(self._past, self.labels):
@@ -259,8 +272,8 @@ class OnlineDecoder:
         """Begin again with one oracle for all levels. Return the number of observations so far."""
         self._begin(1)
         k = self.k
-        for self.k, rows in enumerate(past, start=1):
-            self._learn(0, rows)
+        for self.k, x in enumerate(past, start=1):
+            self._learn(x)
         assert self.k == k
         return sum(map(len, past))
 
@@ -278,21 +291,38 @@ class OnlineDecoder:
             for f in oracles:
                 f.share_noise(T)
 
-    def _learn(self, g: int, rows: NDArray[Any]) -> int:
-        oracle, n = self.oracles[g], len(rows)
-        oracle.partial_fit(rows)
+    def _learn(self, x: NDArray[Any]) -> int:
+        """Let the oracles learn from an episode. Return the number of labels that changed."""
+        n, relabelled = len(x), 0
+        groups = np.zeros(n, np.int64) if self.pooled else np.arange(n)
+        if self._bank is None:
+            learnt = list(range(1 if self.pooled else n))
+            for g in learnt:
+                self.oracles[g].partial_fit(x[groups == g])
+        else:
+            learnt = self._bank.learn(groups, x.astype(np.float64))
+        for g in learnt:
+            relabelled += self._read_labels(g)
+        if self.pooled:
+            self.labels[self.k - 1, :n] = self.oracles[0].labels_[-n:]
+        elif self._bank is None:
+            self.labels[self.k - 1, :n] = [f.labels_[-1] for f in self.oracles[:n]]
+        else:
+            self.labels[self.k - 1, :n] = self._bank.last_labels(n)
+        return relabelled
+
+    def _read_labels(self, g: int) -> int:
+        """Read the labels of oracle g after it has learnt. Return how many have changed."""
+        oracle = self.oracles[g]
         labels, changed = oracle.labels_, oracle.changed_labels()
         n_labels = getattr(oracle, "n_labels_", None)
         self._n_labels[g] = int(labels.max()) + 1 if n_labels is None else n_labels
         self.n_labels = max(self.n_labels, int(self._n_labels[g]))
-        if len(changed) == 0:
-            first = 0 if self.pooled else g
-            self.labels[self.k - 1, first : first + n] = labels[-n:]
-            return 0
-        levels = np.arange(self.labels.shape[1])
-        made = levels <= self.lengths[: self.k, None]
-        made &= self.pooled or levels == g
-        self.labels[: self.k][made] = labels
+        if len(changed):
+            levels = np.arange(self.labels.shape[1])
+            made = levels <= self.lengths[: self.k, None]
+            made &= self.pooled or levels == g
+            self.labels[: self.k][made] = labels
         return len(changed)
 
     def teach(self, learner: Learner, tables: Any, first: int) -> None:

@@ -1,0 +1,193 @@
+"""Several `DirichletMixture`s side by side, one for each level, so that one call updates them all.
+
+Mixture g has row g of every array. Its labels are 0, ..., room[g] - 1, in use or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp.jit import jit
+from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, linear_scores
+from blockmdp.oracles.scores import BankScores, shape
+
+__all__ = ["Bank", "learn_rows", "new_bank", "update_scores", "with_room"]
+
+MIN_ROWS = 3  # rows that confirm a label
+TRIAL = 50  # rows for which a new label is trusted
+
+
+class Bank(NamedTuple):
+    """The state of G mixtures; C and K are the numbers of rows and labels there is room for."""
+
+    raw: Any  # (G, C, d) observations without the centre
+    x: Any  # (G, C, d) the same after T; the same array if no mixture has a T
+    z: Any  # (G, C) labels
+    n: Any  # (G,) number of observations
+    due: Any  # (G,) number of observations at which the labels are reconsidered
+    square: Any  # (G,) sum of the squares of all numbers in x
+    room: Any  # (G,) number of labels, with those that are not in use
+    counts: Any  # (G, K) see `Clusters`
+    sums: Any  # (G, K, d)
+    born: Any  # (G, K) observations there were when the label appeared, -1 if not in use
+    hidden: Any  # (G, K) whether the label is taken for outliers
+    bits: Any  # (G,) see `Model`
+    dim: Any  # (G,)
+    ratio: Any  # (G,)
+    noise: Any  # (G,)
+    log_alpha: Any  # (G,)
+    prediction: Predictive  # (G, K, d), (G, K), (G, K), kept by `assign`
+    is_current: Any  # (G, K) which predictions are up to date
+    scores: BankScores  # what `predict` needs
+
+
+def new_bank(G: int, d: int) -> Bank:
+    """Return room for G mixtures of observations with d coordinates."""
+    K, C = 2, 16
+
+    def zeros(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
+        return np.zeros((G, *shape), dtype)
+
+    raw = zeros(C, d, dtype=np.float32)
+    return Bank(
+        raw=raw,
+        x=raw,
+        z=zeros(C, dtype=np.int64),
+        n=zeros(dtype=np.int64),
+        due=zeros(dtype=np.int64),
+        square=zeros(),
+        room=zeros(dtype=np.int64),
+        counts=zeros(K, dtype=np.int64),
+        sums=zeros(K, d),
+        born=zeros(K, dtype=np.int64),
+        hidden=zeros(K, dtype=np.bool_),
+        bits=zeros(dtype=np.bool_),
+        dim=zeros(),
+        ratio=zeros(),
+        noise=zeros(),
+        log_alpha=zeros(),
+        prediction=Predictive(zeros(K, d), zeros(K), zeros(K)),
+        is_current=zeros(K, dtype=np.bool_),
+        scores=BankScores(
+            centre=zeros(d),
+            T=zeros(0, 0),
+            has_T=zeros(dtype=np.bool_),
+            W=zeros(K, d),
+            b=np.full((G, K), -np.inf),
+        ),
+    )
+
+
+def with_room(bank: Bank, *, rows: int = 0, labels: int = 0) -> Bank:
+    """Return a bank with room for at least that many rows and labels of each mixture."""
+    if rows > bank.z.shape[1]:
+        more = max(rows, 2 * bank.z.shape[1]) - bank.z.shape[1]
+        raw = _padded(bank.raw, more)
+        x = raw if bank.x is bank.raw else _padded(bank.x, more)
+        bank = bank._replace(raw=raw, x=x, z=_padded(bank.z, more))
+    more = labels - bank.counts.shape[1]
+    if more > 0:
+        scores = bank.scores
+        bank = bank._replace(
+            counts=_padded(bank.counts, more),
+            sums=_padded(bank.sums, more),
+            born=_padded(bank.born, more, -1),
+            hidden=_padded(bank.hidden, more),
+            prediction=Predictive(*(_padded(a, more) for a in bank.prediction)),
+            is_current=_padded(bank.is_current, more),
+            scores=scores._replace(W=_padded(scores.W, more), b=_padded(scores.b, more, -np.inf)),
+        )
+    return bank
+
+
+def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:
+    """Return a copy with `more` entries at the end of its second axis."""
+    new = np.full((len(array), more, *array.shape[2:]), value, array.dtype)
+    return np.concatenate([array, new], axis=1)
+
+
+# --- compiled loops -------------------------------------------------------------------------------
+@jit
+def learn_rows(bank, groups, rows, first):
+    """Give observations their most probable labels, in their order, until one needs attention: it
+    has a new label, or the labels of its mixture are to be reconsidered.
+
+    groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
+
+    Returns the number of rows learnt, including those before `first`; whether the last one has a
+    new label; and whether it needs attention.
+    """
+    m, d = rows.shape
+    y = np.empty(d)
+    for i in range(first, m):
+        g = groups[i]
+        n = bank.n[g]
+        K = bank.room[g]
+        shape(bank.scores, g, rows[i], y)
+        for j in range(d):
+            bank.raw[g, n, j] = rows[i, j]
+            bank.x[g, n, j] = y[j]
+            bank.square[g] += y[j] * y[j]
+        bank.n[g] = n + 1
+        label, is_new, model = assign(
+            Model(bank.bits[g], bank.dim[g], bank.ratio[g], bank.noise[g], bank.log_alpha[g]),
+            Clusters(bank.counts[g, :K], bank.sums[g, :K]),
+            bank.x[g, n],
+            bank.square[g],
+            Predictive(
+                bank.prediction.W[g, :K], bank.prediction.b[g, :K], bank.prediction.g[g, :K]
+            ),
+            bank.is_current[g, :K],
+        )
+        bank.z[g, n] = label
+        bank.ratio[g] = model.ratio
+        bank.noise[g] = model.noise
+        if is_new or n + 1 >= bank.due[g]:
+            return i + 1, is_new, True
+    return m, False, False
+
+
+@jit
+def update_scores(bank, groups):
+    """Bring the scores of some mixtures up to date. Return which have or had hidden labels."""
+    d = bank.sums.shape[2]
+    doubted = np.zeros(len(groups), np.bool_)
+    mean = np.empty(d)
+    for i in range(len(groups)):
+        g = groups[i]
+        K = bank.room[g]
+        model = Model(bank.bits[g], bank.dim[g], bank.ratio[g], bank.noise[g], bank.log_alpha[g])
+        clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+        linear_scores(model, clusters, mean, bank.scores.W[g, :K], bank.scores.b[g, :K])
+        for k in range(K):
+            doubted[i] |= bank.hidden[g, k]
+        hide_doubtful(bank, g)
+        for k in range(K):
+            if bank.hidden[g, k]:
+                doubted[i] = True
+                bank.scores.b[g, k] = -np.inf
+    return doubted
+
+
+@jit
+def hide_doubtful(bank, g):
+    """Choose the labels that are hidden: those of a few rows, if such labels are outliers here.
+
+    A new label is trusted at first. If more labels stayed small than grew, small labels are taken
+    for outliers, and a new label is used only when it has enough rows.
+    """
+    stayed = 0
+    grew = 0
+    for k in range(bank.room[g]):
+        count = bank.counts[g, k]
+        bank.hidden[g, k] = False
+        if count >= MIN_ROWS:
+            grew += 1
+        elif count > 0 and bank.n[g] - bank.born[g, k] >= TRIAL:
+            stayed += 1
+    if stayed > grew + 1 and grew > 0:
+        for k in range(bank.room[g]):
+            bank.hidden[g, k] = 0 < bank.counts[g, k] < MIN_ROWS

@@ -22,6 +22,7 @@ from blockmdp.oracles import (
     fit_oracle,
 )
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
+from blockmdp.oracles._noise import whitening
 from blockmdp.oracles.dirichlet import MixtureBank
 from blockmdp.oracles.scores import LinearScores
 from blockmdp.testing import check_incremental_oracle
@@ -258,6 +259,21 @@ def test_invalid_parameters_are_refused():
             DirichletMixture(**wrong).fit(gaussians()[0])
     parameters = {"concentration": 0.5, "max_labels": 7}
     assert clone(DirichletMixture(**parameters)).get_params() == parameters
+
+
+def test_hundreds_of_states_are_found_when_each_was_seen_a_few_times():
+    m = bm.random_block_mdp(horizon=3, n_states=160, seed=0)
+    x, states = observations(m, 1, 800, np.full(160, 1 / 160))
+    assert adjusted_rand_score(states, DirichletMixture().partial_fit(x).labels_) > 0.99
+
+
+def test_a_shape_of_the_noise_from_elsewhere_is_refused_if_states_cannot_be_seen_through_it():
+    x, states = observations(bm.comblock(100), 7, 300, [0.4, 0.2, 0.4])
+    scatter = np.cov(x.T)  # of all states together, so it contains the distances between them
+    oracle = DirichletMixture()
+    oracle.share_noise(whitening(300 * scatter, 300))
+    oracle.partial_fit(x)
+    assert adjusted_rand_score(states, oracle.labels_) == 1.0
 
 
 def test_there_are_never_more_than_max_labels():

@@ -269,6 +269,13 @@ def test_noise_that_varies_more_than_the_states_is_learnt_from_all_levels():
     assert found[0] <= 1.5 * found[1]
 
 
+@pytest.mark.parametrize("S", [3, 6])
+def test_distances_between_common_states_are_not_taken_for_noise(S):
+    m = bm.random_block_mdp(horizon=20, n_states=S, seed=0)
+    agent = bm.OnlineURL(pool_levels=False).fit(m, 120, seed=0)
+    assert (agent.accuracy() > 0.95).mean() > 0.9
+
+
 def test_levels_share_a_decoder_if_they_look_alike():
     for lock, alike in (
         (bm.lock_bernoulli(5, seed=1), True),

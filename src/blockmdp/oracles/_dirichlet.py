@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
+MANY = 14  # labels from which on the ratio is searched for, not tried out
 LOG_PI = math.log(math.pi)
 
 
@@ -93,6 +94,9 @@ def evidence(model, clusters, square):
     within = max(within, 1e-12 * square) + 1e-300
     used = np.flatnonzero(counts)
     U = len(used)
+    if U > MANY:
+        best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
+        return total + best, Model(model.bits, model.dim, best_ratio, best_noise, model.log_alpha)
     gram = np.zeros((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
@@ -123,6 +127,53 @@ def evidence(model, clusters, square):
             best_ratio = ratio
             best_noise = Q / ((n - 1) * model.dim)
     return total + best, Model(model.bits, model.dim, best_ratio, best_noise, model.log_alpha)
+
+
+@jit
+def search_ratio(model, clusters, used, n, within):
+    """Return the evidence of the means, the best ratio and its noise, for many labels.
+
+    The search begins with the model's ratio, and goes up and down from it as long as that is
+    better. This takes fewer steps than trying all ratios, and each takes U d of them, not U^2.
+
+    used: (U,) labels in use. n: number of rows. within: sum of squares around the labels' means.
+    """
+    i = 0
+    while i + 1 < len(RATIOS) and RATIOS[i + 1] <= model.ratio:
+        i += 1
+    best, noise = score_ratio(model, clusters, used, n, within, RATIOS[i])
+    for step in (1, -1):
+        while 0 <= i + step < len(RATIOS):
+            other, its_noise = score_ratio(model, clusters, used, n, within, RATIOS[i + step])
+            if other <= best:
+                break
+            best = other
+            noise = its_noise
+            i += step
+    return best, RATIOS[i], noise
+
+
+@jit
+def score_ratio(model, clusters, used, n, within, ratio):
+    """Return the evidence of the means for one ratio, and its noise."""
+    counts, sums = clusters
+    d = sums.shape[1]
+    mean = np.zeros(d)
+    weights = 0.0
+    logs = 0.0
+    between = 0.0
+    for k in used:
+        spread = 1.0 + ratio * counts[k]
+        weights += counts[k] / spread
+        logs += math.log(spread)
+        for j in range(d):
+            mean[j] += sums[k, j] / spread
+            between += sums[k, j] * sums[k, j] / (counts[k] * spread)
+    for j in range(d):
+        between -= mean[j] * mean[j] / weights
+    Q = within + max(between, 0.0)
+    score = -0.5 * model.dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
+    return score, Q / ((n - 1) * model.dim)
 
 
 @jit

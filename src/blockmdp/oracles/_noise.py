@@ -85,9 +85,12 @@ def modes(x: Array) -> list[NDArray[np.bool_]]:
     y = x @ (vectors[:, filled] / np.sqrt(values[filled]))
     W = np.eye(y.shape[1])
     for _ in range(STEPS):
-        W = ((y @ W.T) ** 3).T @ y / len(y) - 3 * W
+        sources, last = y @ W.T, W
+        W = (sources * sources * sources).T @ y / len(y) - 3 * W
         u, _, v = np.linalg.svd(W)
         W = u @ v
+        if np.abs((W * last).sum(axis=1)).min() > 1 - 1e-4:  # it no longer turns
+            break
     sources = y @ W.T
     fourth = (sources**4).mean(axis=0)
     return [_two_means(sources[:, i]) for i in {int(fourth.argmin()), int(fourth.argmax())}]

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist, squareform
+from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
 from blockmdp.oracles._bank import Bank, learn_rows, new_bank, update_scores, with_room
-from blockmdp.oracles._dirichlet import Clusters, Model, best_cut, evidence, map_sweeps
+from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
 from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
 from blockmdp.oracles.mixtures import best_split
 from blockmdp.oracles.scores import bank_labels
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
+MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
@@ -49,7 +51,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     concentration : float, default=0.01
         Concentration alpha of the Dirichlet process. Smaller values give fewer labels.
-    max_labels : int, default=200
+    max_labels : int, default=500
         Largest number of labels.
 
     Attributes
@@ -94,7 +96,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     2
     """
 
-    def __init__(self, concentration: float = 0.01, max_labels: int = 200) -> None:
+    def __init__(self, concentration: float = 0.01, max_labels: int = 500) -> None:
         self.concentration = concentration
         self.max_labels = max_labels
 
@@ -180,8 +182,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         T : ndarray of shape (d, d) or None
             Matrix for which the noise of x T is round. None forgets it.
         """
-        if _differ(T, self._shared):
-            self._shared = T
+        if _differ(T, self._shared) and (T is None or _differ(T, self._refused)):
+            self._shared, self._refused = T, None
             if self._has_begun():
                 self._bank.state.due[self._g] = 0
 
@@ -286,6 +288,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._bank.state.scores
         return scores.T[self._g] if scores.has_T[self._g] else None
 
+    def _copy_of_T(self) -> Array | None:
+        return None if self._T is None else self._T.copy()
+
     @property
     def _clusters(self) -> Clusters:
         state, K = self._bank.state, self._bank.state.room[self._g]
@@ -319,10 +324,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bank.state.room[self._g] = min(2, self.max_labels)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self.n_labels_ = 0
+        self._n_forgot = 0  # number of rows when `_forget_shape` was last tried
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
 
     _shared: Array | None = None  # shape of the noise in other data
+    _refused: Array | None = None  # the same, if it is wrong here
 
     def _attend(self, is_new: bool) -> None:
         """Reconsider the labels if that is due; otherwise see who moves to a new label."""
@@ -376,24 +383,30 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
-        z, T = self._z.copy(), None if self._T is None else self._T.copy()
+        labels, T = self._z.copy(), self._copy_of_T()
         for _ in range(6):
-            now = self._swept(self._current())
-            self._accept(now)
-            better = True
-            while better:
-                better, now = False, self._current()
-                for z in itertools.chain(self._mergers(now), self._splits(now), self._cuts(now)):
-                    other = self._swept(self._clustering(z))
-                    if _is_better(other, now):
-                        better = True
-                        self._accept(other)
-                        break
-            if not self._learn_noise(now) and not self._split_modes():
+            now = self._search()
+            if not (self._learn_noise(now) or self._split_modes() or self._forget_shape()):
                 break
-        changed = _differ(T, self._T) or not np.array_equal(z, self._z)
+        changed = _differ(T, self._T) or not np.array_equal(labels, self._z)
         growth = 1.5 if changed or self._n < FEW else 2.0
         self._bank.state.due[self._g] = math.ceil(growth * self._n)
+
+    def _search(self, steps: int | None = None) -> _Clustering:
+        """Sweep, merge, split and cut until nothing makes the data more probable."""
+        self._accept(self._swept(self._current()))
+        while True:
+            now = self._current()
+            if steps == 0:
+                return now
+            steps = None if steps is None else steps - 1
+            for z in itertools.chain(self._mergers(now), self._splits(now), self._cuts(now)):
+                other = self._swept(self._clustering(z))
+                if _is_better(other, now):
+                    self._accept(other)
+                    break
+            else:
+                return now
 
     def _learn_noise(self, now: _Clustering) -> bool:
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
@@ -408,13 +421,32 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._model = self._model._replace(dim=dim)
         return reshaped or abs(dim - before) >= 0.1 * before
 
+    def _forget_shape(self) -> bool:
+        """Take the noise for round if that makes the data more probable, with other labels.
+
+        Where others share a shape that contains the distances between states, the states cannot be
+        seen through it. This is tried whenever the data have doubled, until they are enough to
+        learn the shape from.
+        """
+        enough = self._n >= 2 * MIN_DEGREES * self._x.shape[1]
+        if self._T is None or self._shared is None or enough or self._n < 2 * self._n_forgot:
+            return False
+        self._n_forgot = self._n
+        now, T = self._current(), self._copy_of_T()
+        self._reshape(None, now.z)
+        if _is_better(self._search(steps=10), now):
+            self._shared, self._refused = None, self._shared
+            return True
+        self._reshape(T, now.z)
+        return False
+
     def _split_modes(self) -> bool:
         """Split a label together with a new shape of the noise, if that is more probable.
 
         If a label contains several states, its covariance contains the distances between them, and
         seen through it they are not worth a label each.
         """
-        now, T = self._current(), None if self._T is None else self._T.copy()
+        now, T = self._current(), self._copy_of_T()
         unused = np.flatnonzero(now.clusters.counts == 0)
         large = np.flatnonzero(now.clusters.counts >= MIN_DEGREES * self._x.shape[1])
         for k in large if T is not None and len(unused) else ():
@@ -524,16 +556,14 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _mergers(self, now: _Clustering) -> Iterator[Labels]:
         """Yield labels in which two are merged into the larger, where that is more probable."""
-        used = np.flatnonzero(now.clusters.counts)
-        for i, k in enumerate(used):
-            for other in used[i + 1 :]:
-                counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
-                kept, gone = (k, other) if counts[k] >= counts[other] else (other, k)
-                counts[kept] += counts[gone]
-                sums[kept] += sums[gone]
-                counts[gone], sums[gone] = 0, 0.0
-                if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
-                    yield np.where(now.z == gone, kept, now.z)
+        for k, other in _close_pairs(now.clusters):
+            counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
+            kept, gone = (k, other) if counts[k] >= counts[other] else (other, k)
+            counts[kept] += counts[gone]
+            sums[kept] += sums[gone]
+            counts[gone], sums[gone] = 0, 0.0
+            if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
+                yield np.where(now.z == gone, kept, now.z)
 
     def _splits(self, now: _Clustering) -> Iterator[Labels]:
         """Yield labels in which part of one becomes a new one, where that is more probable."""
@@ -545,9 +575,13 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             farthest = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
             for part in (best_split(self._model.bits, x, 1.0)[1], np.arange(len(x)) == farthest):
                 smaller = part if 2 * part.sum() <= len(part) else ~part
-                z = now.z.copy()
-                z[rows[smaller]] = unused[0]
-                if self._clustering(z).score > now.score:
+                counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
+                counts[unused[0]], sums[unused[0]] = smaller.sum(), x[smaller].sum(axis=0)
+                counts[k] -= counts[unused[0]]
+                sums[k] -= sums[unused[0]]
+                if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
+                    z = now.z.copy()
+                    z[rows[smaller]] = unused[0]
                     yield z
 
     def _cuts(self, now: _Clustering) -> Iterator[Labels]:
@@ -556,12 +590,26 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         With many states and few observations, splitting one label into many can pay where
         splitting it into two does not.
         """
-        if not 3 <= self._n <= FEW:
+        if not (3 <= self._n <= FEW or (self._n <= MAX_TREE and self._is_crowded(now))):
             return
         tree = linkage(pdist(self._x), "ward")
         K, score = best_cut(self._model, self._x, tree, self._square)
         if score > now.score and self.max_labels >= K:
             yield _renamed(now.z, cut_tree(tree, K)[:, 0].astype(np.int64))
+
+    def _is_crowded(self, now: _Clustering) -> bool:
+        """Whether rows of the largest label have more close neighbours than rows of one Gaussian.
+
+        If so, it may consist of many states, of which each has few rows so far.
+        """
+        rows = self._x[now.z == now.clusters.counts.argmax()].astype(np.float64)
+        rows -= rows.mean(axis=0)
+        n, dim, some = len(rows), self._model.dim, rows[:: max(len(rows) // 20, 1)]
+        if n < FEW:
+            return False
+        close = chi2.ppf(1 / n, dim) / dim * 2 * (rows**2).sum() / n  # one row in n is so close
+        neighbours = np.count_nonzero(cdist(some, rows, "sqeuclidean") < close) / len(some) - 1
+        return bool(neighbours > 2)
 
 
 class MixtureBank:
@@ -696,10 +744,25 @@ class _Clustering(NamedTuple):
     model: Model
 
 
+def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:
+    """Yield all pairs of labels in use; if they are many, only those that cost least to merge."""
+    used = np.flatnonzero(clusters.counts)
+    i, j = np.triu_indices(len(used), 1)
+    if len(used) > MANY:
+        n = clusters.counts[used].astype(np.float64)
+        means = clusters.sums[used] / n[:, None]
+        cost = squareform(pdist(means, "sqeuclidean"))[i, j] * n[i] * n[j] / (n[i] + n[j])
+        least = np.argsort(cost, kind="stable")[: 2 * len(used)]
+        i, j = i[least], j[least]
+    yield from zip(used[i], used[j])
+
+
 def _differ(one: Array | None, other: Array | None) -> bool:
     """Whether two shapes differ by more than a tenth in some direction."""
     if one is None or other is None:
         return one is not other
+    if np.array_equal(one, other):
+        return False
     ratios = np.linalg.svd(np.linalg.solve(one, other), compute_uv=False)
     return bool(ratios[0] > 1.1 or ratios[-1] < 1 / 1.1)
 

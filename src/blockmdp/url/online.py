@@ -280,7 +280,7 @@ class OnlineDecoder:
     def _share_noise(self) -> None:
         """Let levels share what they know of the noise, whenever the data have grown by half."""
         oracles = [f for f in self.oracles if isinstance(f, DirichletMixture)]
-        if len(oracles) < 2 or self.k < 1.5 * self._k_shared:
+        if len(oracles) < 2 or self.k < max(1.5 * self._k_shared, DECISIONS[0]):
             return
         self._k_shared = self.k
         known = [f.noise_scatter() for f in oracles]

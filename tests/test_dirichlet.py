@@ -111,11 +111,15 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
         is_current = np.zeros(5, np.bool_)
         assigned, floats = [], [score, *best]
         for row in (x if bits else 3 * x)[:9]:
-            label, is_new, after = _dirichlet.assign(
+            label, *flags, after = _dirichlet.assign(
                 model, clusters, row, square, prediction, is_current
             )
-            assigned.append((label, is_new))
+            assigned.append((label, *flags))
             floats += after
+        few, moved = np.array([1, 4, 9, 16]), np.zeros(4, np.int64)
+        before = statistics(x, np.minimum(z, 1), 5)
+        size = _dirichlet.group(model, before, x, np.minimum(z, 1), square, few, moved)
+        assigned.append((size, *moved))
         exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned)
         return floats, exact
 

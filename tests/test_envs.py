@@ -91,7 +91,7 @@ def play(env, steps, seed):
 # --- one environment ------------------------------------------------------------------------------
 def test_registered_environments_pass_the_checker_of_gymnasium():
     ours = [id for id in gym.registry if id.startswith("blockmdp/")]
-    assert len(ours) == 8
+    assert len(ours) == 9
     for id in ours:
         kwargs = {"n_states": 3, "n_bits": 10} if "Chain" in id else {"horizon": 3}
         for observe in ("observation", "latent"):

@@ -13,15 +13,18 @@ from sklearn.datasets import load_digits
 
 from blockmdp import (
     PCID,
+    PSRL,
     UCBVI,
     URL,
     OneHotBernoulli,
     OracleQ,
     Tabular,
+    envs,
     exogenous_lock,
     lock_bernoulli,
     lock_digits,
     noisy_chain,
+    noisy_lock,
     oracles,
     random_block_mdp,
     rng,
@@ -39,6 +42,7 @@ PROBLEMS = {
     "RandomBlockMDP": (random_block_mdp, {"horizon": 3}),
     "LockDigits": (lock_digits, {"horizon": 3}),
     "ExogenousLock": (exogenous_lock, {"horizon": 3, "n_actions": 3, "n_bits": 2}),
+    "NoisyLock": (noisy_lock, {"horizon": 3, "noise": "outliers"}),
     "NoisyChain": (noisy_chain, {"n_states": 3, "n_bits": 10}),
 }
 
@@ -108,6 +112,9 @@ WRONG = [
     (exogenous_lock, {"n_actions": 2}, "n_actions must be an integer >= 3"),
     (exogenous_lock, {"flip": 1.1}, r"flip must be in \[0, 1\], got 1.1"),
     (exogenous_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
+    (noisy_lock, {"noise": "odd"}, "noise must be one of 'round', .*, got 'odd'"),
+    (noisy_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
+    (noisy_lock, {"dim": 2}, "dim must be an integer >= 3"),
     (exogenous_lock, {"n_bits": 0.5}, "n_bits must be an integer"),
     (noisy_chain, {"n_bits": 19}, "n_bits must be at least n_states = 20, got 19"),
     (noisy_chain, {"horizon": 19}, "horizon must be at least n_states = 20, .* got 19"),
@@ -444,3 +451,52 @@ def test_most_locks_of_digits_are_solved_with_held_out_images():
         others = lock_digits(10, images="test", seed=seed)
         near += agent.value(on=others) >= 0.9 * others.optimal_value()
     assert near >= 18
+
+
+# --- noisy_lock -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("noise", envs.NOISES)
+def test_the_likelihood_of_a_noisy_lock_tells_its_states(noise):
+    m = noisy_lock(4, noise, seed=3)
+    for h, s in itertools.product(range(5), range(3)):
+        likely = m.emission.log_likelihood(h, m.sample(h, s, 400)).argmax(axis=1)
+        assert (likely == s).mean() > 0.9
+        assert abs((likely == s).mean() - _by_posterior(m, h, s)) < 0.1
+
+
+def _by_posterior(m, h, s):
+    """How often the most likely state is s, where states are drawn and weighed by likelihood."""
+    x = np.concatenate([m.sample(h, t, 400, seed=1) for t in range(3)])
+    log = m.emission.log_likelihood(h, x)
+    p = np.exp(log - log.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return (p[:, s] * (log.argmax(axis=1) == s)).sum() / p[:, s].sum()
+
+
+def test_noise_of_a_noisy_lock_has_the_size_it_should_have():
+    def spread(noise, level=2):
+        x = noisy_lock(4, noise, sigma=0.1, seed=1).sample(level, 0, 4000).astype(float)
+        return np.sqrt(np.linalg.eigvalsh(np.cov(x.T)))
+
+    assert spread("round") == pytest.approx(np.full(20, 0.1), rel=0.1)
+    assert spread("direction")[-1] == pytest.approx(0.5, rel=0.1)
+    assert spread("directions")[-2:] == pytest.approx([2.0, 2.0], rel=0.1)
+    assert spread("correlated") == pytest.approx(0.1 * np.geomspace(0.2, 3, 20), rel=0.2)
+    assert spread("by level", 1)[-1] != pytest.approx(spread("by level", 2)[-1], rel=0.05)
+    x = noisy_lock(4, "outliers", seed=1)
+    far = np.linalg.norm(x.sample(1, 0, 4000) - x.sample(1, 0, 4000).mean(axis=0), axis=1) > 2
+    assert far.mean() == pytest.approx(0.05, abs=0.02)
+
+
+def test_levels_of_a_noisy_lock_differ():
+    m = noisy_lock(4, "round", seed=1)
+    means = np.array([[m.sample(h, s, 400).mean(axis=0) for s in range(3)] for h in range(2)])
+    assert np.abs(means[0] - means[1]).max() > 0.3
+
+
+def test_a_learner_can_be_shown_the_most_likely_state():
+    m = noisy_lock(4, "heavy tails", seed=2)
+    agent = Tabular(PSRL(), on="likelihood").fit(m, 300, seed=2)
+    assert agent.value() > 0.45
+    assert agent.ledger_ == {"learn": 300}
+    with pytest.raises(ValueError, match=r"needs an emission with a method log_likelihood"):
+        Tabular(on="likelihood").fit(exogenous_lock(), 5)

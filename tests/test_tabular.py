@@ -81,7 +81,7 @@ def test_a_black_box_with_real_valued_observations_is_refused():
 
 @pytest.mark.parametrize("on", ["latents", "Latent", "", None, 0])
 def test_unknown_on_is_refused(on):
-    with pytest.raises(ValueError, match="on must be 'latent' or 'observation', got"):
+    with pytest.raises(ValueError, match="on must be 'latent', 'likelihood' or 'observation', got"):
         Tabular(on=on)
 
 

@@ -34,6 +34,7 @@ from blockmdp.envs import (
     lock_digits,
     lock_gaussian,
     noisy_chain,
+    noisy_lock,
     random_block_mdp,
 )
 from blockmdp.learners import PSRL, UCBVI, Learner, OracleQ, QLearning
@@ -84,6 +85,7 @@ __all__ = [
     "lock_gaussian",
     "measures",
     "noisy_chain",
+    "noisy_lock",
     "oracles",
     "plots",
     "random_block_mdp",

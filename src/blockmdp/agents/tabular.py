@@ -1,4 +1,4 @@
-"""A tabular learner alone, on latent states or raw observations (Feng et al. 2020, Section 5)."""
+"""A tabular learner that learns no decoder (Feng et al. 2020, Section 5)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp.agents.base import Agent, check_learner
-from blockmdp.decoders import TableDecoder
+from blockmdp.decoders import Decoder, TableDecoder
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
+from blockmdp.trajectories import by_level
 
 __all__ = ["Tabular"]
 
 
 class Tabular(Agent):
-    """A tabular learner without a decoder.
+    """A tabular learner that learns no decoder.
 
-    On latent states it is the skyline: what could be learnt if the hidden state were shown. On
-    observations it takes each distinct observation for a state of its own.
+    On latent states it is the skyline: what could be learnt if the hidden state were shown. With
+    the likelihood it is shown the most likely state instead, which is the best that a decoder can
+    tell. On observations it takes each distinct observation for a state of its own.
 
     Parameters
     ----------
     learner : Learner or None, default=None
         Tabular learner. None is `OracleQ()`.
-    on : {"latent", "observation"}, default="latent"
-        What the learner is shown.
+    on : {"latent", "likelihood", "observation"}, default="latent"
+        What the learner is shown. "likelihood" needs an emission with a method `log_likelihood`, as
+        that of `blockmdp.noisy_lock`.
 
     Attributes
     ----------
@@ -63,24 +67,52 @@ class Tabular(Agent):
     tables_: Any
 
     def __init__(
-        self, learner: Learner | None = None, on: Literal["latent", "observation"] = "latent"
+        self,
+        learner: Learner | None = None,
+        on: Literal["latent", "likelihood", "observation"] = "latent",
     ) -> None:
         check_learner(learner)
-        if on not in ("latent", "observation"):
-            raise ValueError(f"on must be 'latent' or 'observation', got {on!r}")
+        if on not in ("latent", "likelihood", "observation"):
+            raise ValueError(f"on must be 'latent', 'likelihood' or 'observation', got {on!r}")
         self.learner = learner
         self.on = on
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
-        table = None if self.on == "latent" else _table_for(simulator)
+        decoder = self._decoder(simulator)
         learner = OracleQ() if self.learner is None else self.learner
         run = simulator.start(learner, episodes)
-        simulator.learn(run, table)
+        simulator.learn(run, decoder)
         pi = learner.policy(run.tables).copy()
-        shape = () if table is None else simulator.observation_shape
-        self.policy_ = Policy(pi, None if table is None else table.frozen(), shape)
+        shape = () if decoder is None else simulator.observation_shape
+        frozen = decoder.frozen() if isinstance(decoder, TableDecoder) else decoder
+        self.policy_ = Policy(pi, frozen, shape)
         self.tables_, self.returns_, self.history_ = run.tables, run.returns, []
         self.trajectories_ = np.arange(1, episodes + 1)
+
+    def _decoder(self, simulator: Simulator) -> Decoder | None:
+        if self.on == "latent":
+            return None
+        return _table_for(simulator) if self.on == "observation" else _Likelihood(simulator)
+
+
+class _Likelihood:
+    """Shows the most likely latent state."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        emission: Any = simulator.mdp and simulator.mdp.emission
+        self.emission = emission
+        if not hasattr(self.emission, "log_likelihood"):
+            raise ValueError(
+                "on='likelihood' needs an emission with a method log_likelihood(level, x), which "
+                f"{self.emission or 'a black box'} does not have"
+            )
+        self.n_labels: int = self.emission.n_states
+
+    def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
+        labels = np.empty(len(x), np.int32)
+        for h, rows in by_level(levels):
+            labels[rows] = self.emission.log_likelihood(h, x[rows]).argmax(axis=1)
+        return labels
 
 
 def _table_for(simulator: Simulator) -> TableDecoder:

@@ -4,10 +4,12 @@ from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
 from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
+from blockmdp.envs.noisy import NOISES, noisy_lock
 from blockmdp.envs.random import random_block_mdp
 from blockmdp.envs.rotated import comblock, diabolical_lock
 
 __all__ = [
+    "NOISES",
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
     "comblock",
@@ -18,6 +20,7 @@ __all__ = [
     "lock_gaussian",
     "mdp_of",
     "noisy_chain",
+    "noisy_lock",
     "random_block_mdp",
     "register",
 ]
@@ -29,4 +32,5 @@ register("blockmdp/DiabolicalLock-v0", diabolical_lock)
 register("blockmdp/ExogenousLock-v0", exogenous_lock)
 register("blockmdp/LockDigits-v0", lock_digits)
 register("blockmdp/NoisyChain-v0", noisy_chain)
+register("blockmdp/NoisyLock-v0", noisy_lock)
 register("blockmdp/RandomBlockMDP-v0", random_block_mdp)

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import jit
-from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, linear_scores
+from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, group, linear_scores
 from blockmdp.oracles.scores import BankScores, shape
 
-__all__ = ["Bank", "learn_rows", "new_bank", "update_scores", "with_room"]
+__all__ = ["DOUBTS", "Bank", "learn_rows", "new_bank", "update_scores", "with_room"]
 
 MIN_ROWS = 3  # rows that confirm a label
 TRIAL = 50  # rows for which a new label is trusted
+DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
 
 class Bank(NamedTuple):
@@ -33,6 +34,8 @@ class Bank(NamedTuple):
     counts: Any  # (G, K) see `Clusters`
     sums: Any  # (G, K, d)
     born: Any  # (G, K) observations there were when the label appeared, -1 if not in use
+    doubtful: Any  # (G, DOUBTS) the last rows that a new label would fit better
+    doubts: Any  # (G,) number of rows that there were
     hidden: Any  # (G, K) whether the label is taken for outliers
     bits: Any  # (G,) see `Model`
     dim: Any  # (G,)
@@ -63,6 +66,8 @@ def new_bank(G: int, d: int) -> Bank:
         counts=zeros(K, dtype=np.int64),
         sums=zeros(K, d),
         born=zeros(K, dtype=np.int64),
+        doubtful=zeros(DOUBTS, dtype=np.int64),
+        doubts=zeros(dtype=np.int64),
         hidden=zeros(K, dtype=np.bool_),
         bits=zeros(dtype=np.bool_),
         dim=zeros(),
@@ -111,14 +116,16 @@ def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:
 
 # --- compiled loops -------------------------------------------------------------------------------
 @jit
-def learn_rows(bank, groups, rows, first):
+def learn_rows(bank, groups, rows, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
-    has a new label, or the labels of its mixture are to be reconsidered.
+    has a new label, or should have one together with others, or the labels of its mixture are to be
+    reconsidered.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
+    moved: (DOUBTS,), overwritten with the rows that should have a new label.
 
     Returns the number of rows learnt, including those before `first`; whether the last one has a
-    new label; and whether it needs attention.
+    new label; how many rows should have one; and whether it needs attention.
     """
     m, d = rows.shape
     y = np.empty(d)
@@ -132,9 +139,10 @@ def learn_rows(bank, groups, rows, first):
             bank.x[g, n, j] = y[j]
             bank.square[g] += y[j] * y[j]
         bank.n[g] = n + 1
-        label, is_new, model = assign(
+        clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+        label, is_new, is_doubtful, model = assign(
             Model(bank.bits[g], bank.dim[g], bank.ratio[g], bank.noise[g], bank.log_alpha[g]),
-            Clusters(bank.counts[g, :K], bank.sums[g, :K]),
+            clusters,
             bank.x[g, n],
             bank.square[g],
             Predictive(
@@ -145,9 +153,16 @@ def learn_rows(bank, groups, rows, first):
         bank.z[g, n] = label
         bank.ratio[g] = model.ratio
         bank.noise[g] = model.noise
-        if is_new or n + 1 >= bank.due[g]:
-            return i + 1, is_new, True
-    return m, False, False
+        size = 0
+        if is_doubtful:
+            bank.doubtful[g, bank.doubts[g] % DOUBTS] = n
+            bank.doubts[g] += 1
+            candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
+            x = bank.x[g, : n + 1]
+            size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
+        if is_new or size > 0 or n + 1 >= bank.due[g]:
+            return i + 1, is_new, size, True
+    return m, False, 0, False
 
 
 @jit

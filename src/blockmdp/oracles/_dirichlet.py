@@ -32,6 +32,7 @@ __all__ = [
     "best_cut",
     "common_mean",
     "evidence",
+    "group",
     "linear_scores",
     "map_sweeps",
 ]
@@ -388,7 +389,8 @@ def assign(model, clusters, row, square, prediction, is_current):
     prediction: a `Predictive`, kept between calls; for bits, it is up to date where `is_current`
     (K,). (For real numbers it always changes, with the noise.)
 
-    Returns the label, whether it is new, and the model with the ratio and noise from now on.
+    Returns the label, whether it is new, whether a few such rows together might get a new one, and
+    the model with the ratio and noise from now on.
     """
     counts, sums = clusters
     K, d = sums.shape
@@ -424,9 +426,70 @@ def assign(model, clusters, row, square, prediction, is_current):
             model = known_model
     is_new = best < 0 or new > top
     label = unused if is_new else best
+    is_doubtful = False
+    if not is_new:
+        lead = math.log(counts[best]) - model.log_alpha  # of a known label over a new one
+        is_doubtful = new + 0.75 * lead > top
     add(clusters, label, row, 1)
     is_current[label] = False
-    return label, is_new, model
+    return label, is_new, is_doubtful, model
+
+
+@jit
+def group(model, clusters, x, z, square, candidates, moved):
+    """Find rows that together make a new label more probable: the last candidate, and those others
+    that fit best to it.
+
+    x: (n, d). z: (n,). candidates: (m,) rows. moved: (m,), overwritten with the rows found.
+
+    Returns their number, 0 if no such group makes the data more probable.
+    """
+    counts = clusters.counts.copy()
+    sums = clusters.sums.copy()
+    K, d = sums.shape
+    new = 0
+    while new < K and counts[new] > 0:
+        new += 1
+    if new == K:
+        return 0
+    now = Clusters(counts, sums)
+    best = evidence(model, now, square)[0]
+    mean = np.zeros(d)
+    common_mean(model, now, mean)
+    one = Clusters(np.zeros(1, np.int64), np.zeros((1, d)))
+    prediction = Predictive(np.zeros((1, d)), np.zeros(1), np.zeros(1))
+    own = np.empty(len(candidates))  # what its label predicts for each
+    left = np.ones(len(candidates), np.bool_)
+    for i in range(len(candidates)):
+        row = candidates[i]
+        left[i] = counts[z[row]] > 1
+        if left[i]:
+            own[i] = leave_one_out(model, now, mean, x[row], z[row], one, prediction)
+    found = 0
+    pick = len(candidates) - 1
+    for size in range(len(candidates)):
+        if not left[pick]:
+            break
+        left[pick] = False
+        row = candidates[pick]
+        moved[size] = row
+        add(now, z[row], x[row], -1)
+        add(now, new, x[row], 1)
+        score = evidence(model, now, square)[0]
+        if score > best:
+            best = score
+            found = size + 1
+        one.counts[0] = counts[new]
+        one.sums[0] = sums[new]
+        predictive(model, one, mean, 0, prediction)
+        top = -np.inf
+        for i in range(len(candidates)):
+            if left[i]:
+                gain = log_density(prediction, 0, x[candidates[i]]) - own[i]
+                if gain > top:
+                    top = gain
+                    pick = i
+    return found
 
 
 # --- a hierarchical clustering --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
-from blockmdp.oracles._bank import Bank, learn_rows, new_bank, update_scores, with_room
+from blockmdp.oracles._bank import DOUBTS, Bank, learn_rows, new_bank, update_scores, with_room
 from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
 from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
 from blockmdp.oracles.mixtures import best_split
@@ -331,9 +331,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _shared: Array | None = None  # shape of the noise in other data
     _refused: Array | None = None  # the same, if it is wrong here
 
-    def _attend(self, is_new: bool) -> None:
-        """Reconsider the labels if that is due; otherwise see who moves to a new label."""
-        if is_new:
+    def _attend(self, is_new: bool, moved: Labels) -> None:
+        """Reconsider the labels if that is due; otherwise see who moves to a new label.
+
+        moved: rows that make a new label together.
+        """
+        if len(moved):
+            z = self._z.copy()
+            z[moved] = np.flatnonzero(self._clusters.counts == 0)[0]
+            self._accept(self._clustering(z))
+        elif is_new:
             self._count_labels()
         if self._n >= self._bank.state.due[self._g]:
             self._reconsider()
@@ -643,9 +650,9 @@ class MixtureBank:
             self.state = new_bank(len(self.mixtures), d)
         self.has_begun[g] = True
         state = self.state
-        for array in (state.n, state.due, state.square, state.scores.has_T, state.counts):
+        for array in (state.n, state.due, state.doubts, state.square, state.scores.has_T):
             array[g] = 0
-        for array in (state.sums, state.is_current, state.hidden):
+        for array in (state.counts, state.sums, state.is_current, state.hidden):
             array[g] = 0
         state.born[g], state.scores.b[g] = -1, -np.inf
 
@@ -705,12 +712,13 @@ class MixtureBank:
         most = int(np.bincount(groups).max())
         self.reserve(rows=int(self.state.n[groups].max()) + most)
         touched = set()
+        moved = np.empty(DOUBTS, np.int64)
         i = 0
         while i < len(rows):
-            i, is_new, stopped = learn_rows(self.state, groups, rows, i)
+            i, is_new, size, stopped = learn_rows(self.state, groups, rows, i, moved)
             if stopped:
                 g = int(groups[i - 1])
-                self.mixtures[g]._attend(is_new)
+                self.mixtures[g]._attend(is_new, moved[:size])
                 touched.add(g)
         return touched
 

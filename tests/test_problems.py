@@ -19,7 +19,6 @@ from blockmdp import (
     OneHotBernoulli,
     OracleQ,
     Tabular,
-    envs,
     exogenous_lock,
     lock_bernoulli,
     lock_digits,
@@ -33,6 +32,7 @@ from blockmdp import (
 from blockmdp.decoders import constant_decoder
 from blockmdp.emissions import Digits, ExogenousBits, MarkovBits, branches, markov_bits
 from blockmdp.envs import BlockMDPEnv, mdp_of
+from blockmdp.envs.noisy import NOISES
 from blockmdp.jit import interpreted
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
@@ -454,7 +454,7 @@ def test_most_locks_of_digits_are_solved_with_held_out_images():
 
 
 # --- noisy_lock -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("noise", envs.NOISES)
+@pytest.mark.parametrize("noise", NOISES)
 def test_the_likelihood_of_a_noisy_lock_tells_its_states(noise):
     m = noisy_lock(4, noise, seed=3)
     for h, s in itertools.product(range(5), range(3)):

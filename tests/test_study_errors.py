@@ -167,7 +167,7 @@ WRONG = {
     "long": ("= 100", "= 1e300", "episodes: must be at most 10^12, got 1e+300"),
     "horizon 0": ("[3, 5]", "[3, 0]", "problem: lock_bernoulli: horizon must be an integer >= 1"),
     "lr 2": ("0.03", "2", "agent[0]: URL: OracleQ: lr must be a number in"),
-    "on": ('"Tabular"', '"Tabular"\non = "here"', "must be 'latent' or 'observation', got 'here'"),
+    "on": ('"Tabular"', '"Tabular"\non = "here"', "must be 'latent' or 'likelihood' or 'obs"),
     "share > 1": ("episodes", "solved.share = 1.1\nepisodes", "solved.share: must be in (0, 1], g"),
     "above": ("episodes", "solved.above = inf\nepisodes", "solved.above: must be a number, got in"),
     "huge": ("= 100", f"= {2**63}", "episodes: 9223372036854775808 does not fit into 64 bits"),

@@ -4,12 +4,11 @@ from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
 from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
-from blockmdp.envs.noisy import NOISES, noisy_lock
+from blockmdp.envs.noisy import noisy_lock
 from blockmdp.envs.random import random_block_mdp
 from blockmdp.envs.rotated import comblock, diabolical_lock
 
 __all__ = [
-    "NOISES",
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
     "comblock",

@@ -16,22 +16,11 @@ from blockmdp.mdp import BlockMDP
 
 __all__ = ["NOISES", "NoisyCode", "noisy_lock"]
 
-# All kinds of noise, and what they are.
-NOISES = {
-    "round": "the same in all directions",
-    "correlated": "a standard deviation from 0.2 to 3 sigma in each of d random directions",
-    "direction": "five times as strong in one direction",
-    "directions": "twenty times as strong in two directions",
-    "by state": "half of, once and twice sigma in the three states",
-    "by level": "0.3 to 2 sigma, different at each level",
-    "heavy tails": "Student's t with 3 degrees of freedom in each coordinate",
-    "joint tails": "the same, with one random scale for all coordinates of an observation",
-    "outliers": "twenty times as strong in 5 % of the observations",
-    "counts": "Poisson, with a mean of 1, 4 or 12 for each level, state and coordinate",
-    "categories": "one of five categories in each coordinate, as bits",
-    "numbered categories": "the same categories, but numbered from 0 to 4",
-    "bits": "1 with probability 0.05, 0.5 or 0.95 for each level, state and coordinate",
-}
+NOISES = (
+    *("round", "correlated", "direction", "directions", "by state", "by level"),
+    *("heavy tails", "joint tails", "outliers"),
+    *("counts", "categories", "numbered categories", "bits"),
+)
 DISCRETE = ("counts", "categories", "numbered categories", "bits")
 CATEGORIES = 5
 MOST = 60  # largest count
@@ -50,7 +39,7 @@ class NoisyCode(Emission):
     n_levels : int
         Number of levels.
     noise : str
-        Kind of noise, a key of `NOISES`.
+        Kind of noise, one of `NOISES`.
     dim : int
         Number of coordinates, before categories are written as bits.
     sigma : float
@@ -198,7 +187,7 @@ def noisy_lock(
     noise : str, default="correlated"
         Kind of noise: "round", "correlated", "direction", "directions", "by state", "by level",
         "heavy tails", "joint tails", "outliers", "counts", "categories", "numbered categories" or
-        "bits". `blockmdp.envs.NOISES` describes them.
+        "bits"; see the notes.
     switch : float, default=0.2
         Probability of arriving in the other live state, in [0, 1].
     sigma : float, default=0.1
@@ -217,6 +206,25 @@ def noisy_lock(
     --------
     lock_gaussian : The lock with the same round noise at all levels.
     exogenous_lock : Noise that depends on the past.
+
+    Notes
+    -----
+    Noise has the standard deviation sigma in all directions if it is "round". Other kinds are:
+
+    - correlated: from 0.2 to 3 sigma, in random directions that are the same at all levels before
+      these are rotated;
+    - direction, directions: 5 sigma in one direction, 20 sigma in two;
+    - by state: sigma / 2, sigma and 2 sigma in the three states;
+    - by level: 0.3 to 2 sigma, different at each level;
+    - heavy tails: Student's t with 3 degrees of freedom in each coordinate;
+    - joint tails: the same, with one random scale for all coordinates of an observation;
+    - outliers: 20 sigma in 5 % of the observations.
+
+    For the discrete kinds, a distribution is drawn for each level, state and coordinate:
+
+    - counts: Poisson with a mean of 1, 4 or 12;
+    - categories: one of five categories, as bits; numbered categories: numbered from 0 to 4;
+    - bits: 1 with probability 0.05, 0.5 or 0.95.
 
     Examples
     --------

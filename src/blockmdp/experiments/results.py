@@ -132,7 +132,8 @@ class Results:
 
             - `panel`, `agent`, `seed`: title of the panel, label of the agent, seed of the run;
             - `average`: mean return over all learning episodes;
-            - `final`: mean return over the last `solved.window` episodes;
+            - `final`: mean return over the last `solved.window` episodes; if runs are solved by
+              value, that of the final policy;
             - `solved_at`: trajectories of all kinds until the run was solved, missing if it never
               was;
             - `measure`: by what it counts as solved, "returns" or "value";
@@ -222,8 +223,8 @@ class Results:
             - solved at: median number of trajectories until solved; "unsolved" if the median run
               was not solved, "-" if none was;
             - by: how this was measured, "returns" or "value", unless all are "returns";
-            - final mean: mean return over the last `solved.window` episodes, with a bootstrap
-              interval;
+            - final mean: mean return over the last `solved.window` episodes, or value of the final
+              policy, with a bootstrap interval;
             - IQM: interquartile mean of the same.
         """
         return tables.table(self.summaries(), form)

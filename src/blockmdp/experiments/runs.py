@@ -79,7 +79,8 @@ class Outcome:
     average : float or None
         Mean return over all episodes.
     final : float or None
-        Mean return over the last `solved.window` episodes.
+        Mean return over the last `solved.window` episodes; if runs are solved by value, that of the
+        final policy.
     solved_at : int or None
         Trajectories of all kinds until the run was solved, by the measure of `solved`; None if it
         never was.
@@ -153,8 +154,9 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     at = statistics.thin(len(returns))
     curve = Curve(at, drawn[at - 1], np.cumsum(returns)[at - 1])
     window = config["solved"]["window"]
+    final = float(returns[0 if window == "all" else -window :].mean())
     if by_value:
-        solved_at = agent.solved_from(config["solved"]["share"])
+        solved_at, final = agent.solved_from(config["solved"]["share"]), agent.value()
     else:
         threshold = _threshold(config["solved"], problem)
         solved = None if threshold is None else statistics.solved_at(returns, threshold, window)
@@ -162,7 +164,7 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     ledger = {str(kind): int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
     return {
         "average": float(returns.mean()),
-        "final": float(returns[0 if window == "all" else -window :].mean()),
+        "final": final,
         "solved_at": solved_at,
         "trajectories": sum(ledger.values()) or int(drawn[-1]),
         "ledger": ledger,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,11 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
-    return _value(mdp, policy, lambda h: _fresh(mdp, h, samples, seed))
+    return _value(mdp, policy, lambda h: policy.decode(_fresh(mdp, h, samples, seed), h))
 
 
-def _value(mdp: BlockMDP, policy: Policy, fresh: Callable[[int], NDArray[Any]]) -> float:
-    """Compute the value of a policy, given observations of all states at each level."""
+def _value(mdp: BlockMDP, policy: Policy, labels: Callable[[int], NDArray[Any]]) -> float:
+    """Compute the value of a policy, given labels of observations of all states at each level."""
     S, A = mdp.n_states, mdp.n_actions
     if policy.pi.shape[::2] != (mdp.horizon, A):
         H, _, actions = policy.pi.shape
@@ -65,7 +65,7 @@ def _value(mdp: BlockMDP, policy: Policy, fresh: Callable[[int], NDArray[Any]]) 
         if policy.decoder is None:
             actions = policy.act(np.arange(S), h)[:, None]
         else:
-            actions = policy.act(fresh(h), h).reshape(S, -1)
+            actions = policy.actions(labels(h), h).reshape(S, -1)
         on_states[h] = (actions[:, :, None] == np.arange(A)).mean(axis=1)
     return mdp.value(on_states)
 
@@ -118,11 +118,14 @@ def solved_from(
     fresh = cache(lambda h: _fresh(mdp, h, samples, seed))
     first, after, v = None, None, 0.0
     for snapshot in reversed(snapshots):
-        if after is None or not _equal(snapshot.policy, after):
-            v = _value(mdp, snapshot.policy, fresh)
+        policy = snapshot.policy
+        if after is None or policy.decoder is not after.decoder:  # else the labels are the same
+            labels = cache(partial(_decoded, policy, fresh))
+        if after is None or not _equal(policy, after):
+            v = _value(mdp, policy, labels)
         if v < good:
             break
-        first, after = snapshot.trajectories, snapshot.policy
+        first, after = snapshot.trajectories, policy
     return first
 
 
@@ -130,6 +133,10 @@ def _equal(one: Policy, other: Policy) -> bool:
     """Whether two policies with the same decoder choose the same actions."""
     same = one.decoder is other.decoder and one.pi.shape == other.pi.shape
     return same and bool((one.pi.argmax(axis=2) == other.pi.argmax(axis=2)).all())
+
+
+def _decoded(policy: Policy, fresh: Callable[[int], NDArray[Any]], h: int) -> NDArray[Any]:
+    return np.asarray(policy.decode(fresh(h), h))
 
 
 def confusion(

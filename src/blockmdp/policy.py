@@ -103,10 +103,27 @@ class Policy:
             One action for one observation, n actions for n.
         """
         level = self._level(level, self.horizon - 1)
-        labels = np.asarray(self.decode(x, level))
-        greedy = self._greedy[level]
-        actions = np.where(labels < len(greedy), greedy[np.minimum(labels, len(greedy) - 1)], 0)
+        actions = self.actions(np.asarray(self.decode(x, level)), level)
         return int(actions) if actions.ndim == 0 else actions
+
+    def actions(self, labels: NDArray[Any], level: int) -> NDArray[np.int64]:
+        """Look up the actions that `act` chooses for labels.
+
+        Parameters
+        ----------
+        labels : ndarray of any shape
+            Labels.
+        level : int
+            Level of the observations that have them.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Actions.
+        """
+        greedy = self._greedy[level]
+        known = labels < len(greedy)
+        return np.asarray(np.where(known, greedy[np.minimum(labels, len(greedy) - 1)], 0), np.int64)
 
     def save(self, path: str | Path) -> None:
         """Write the policy to a file, without pickle.

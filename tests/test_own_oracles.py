@@ -283,6 +283,11 @@ def refits(*ks):
     return [Refit(k, k, None, (), ((0, i),), 0.5, 0) for i, k in enumerate(ks)]
 
 
+def test_a_learner_that_was_soon_done_has_earned_more():
+    soon = np.concatenate([np.zeros(30), np.ones(1970)])
+    assert list(invented_labels(refits(*range(1500, 1600)), soon, [np.ones(100, int)])) == []
+
+
 def test_unsettled_decoders_are_doubted_only_if_nothing_was_learnt():
     nothing, much = np.zeros(400), np.repeat([0.0, 1.0], 200)
     counts = [np.array([50, 60, 70])]

@@ -82,8 +82,7 @@ def unsettled(
         One sentence or two for each doubt.
     """
     n, rows = sum(map(len, counts)), sum(int(each.sum()) for each in counts)
-    if n == len(counts) > 0:
-        yield "It tells no observations apart. Try a larger batch or another oracle."
+    yield from _nothing_told_apart(counts, "a larger batch")
     if rows < FEW * n:
         yield (
             f"It has {n} labels for {rows} observations. Try a larger batch, or an oracle "
@@ -117,8 +116,7 @@ def invented_labels(
         One sentence or two for each doubt.
     """
     n, few = sum(map(len, counts)), sum(int((each < 3).sum()) for each in counts)
-    if n == len(counts) > 0:
-        yield "It tells no observations apart. Try more episodes or another oracle."
+    yield from _nothing_told_apart(counts, "more episodes")
     late = sum(len(refit.confirmed) for refit in history if refit.k >= 0.75 * len(returns))
     if late > 1 and 3 * few > n and not _earned_more(returns):
         yield (
@@ -126,6 +124,11 @@ def invented_labels(
             f"{few} have fewer than 3 observations, and the learner earned no more than at "
             "the start. Try another oracle or PCID."
         )
+
+
+def _nothing_told_apart(counts: Counts, more: str) -> Iterator[str]:
+    if len(counts) and all(len(each) == 1 for each in counts):
+        yield f"It tells no observations apart. Try {more} or another oracle."
 
 
 def _failures(history: Sequence[Refit]) -> Iterator[str]:
@@ -139,7 +142,7 @@ def _failures(history: Sequence[Refit]) -> Iterator[str]:
 
 
 def _earned_more(returns: NDArray[np.float64]) -> bool:
-    """Whether the last quarter of the returns is clearly better than the first tenth."""
-    start, end = returns[: len(returns) // 10], returns[-(len(returns) // 4) :]
+    """Whether the last quarter of the returns is clearly better than the first few."""
+    start, end = returns[: max(len(returns) // 100, 10)], returns[-(len(returns) // 4) :]
     error = np.sqrt(start.var() / len(start) + end.var() / len(end))
     return bool(end.mean() - start.mean() > 2 * error)

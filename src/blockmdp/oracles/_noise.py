@@ -19,7 +19,7 @@ WEIGHTS = (*np.geomspace(1.0, 1e4, 17), 1e6)
 SCALES = 25
 MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
 ROUND = 1.5  # ratio of the variances of two directions up to which noise counts as round
-STEPS = 30  # of independent component analysis
+STARTS, STEPS = 30, 20  # of independent component analysis
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 
@@ -66,8 +66,9 @@ def modes(x: Array) -> list[NDArray[np.bool_]]:
 
     Observations of two states, seen through their common covariance, have the same variance in all
     directions, so the direction with the largest variance tells nothing. Here the directions are
-    those of independent component analysis with the largest and the smallest fourth moment
-    (FastICA: Hyvarinen and Oja 1997).
+    those with the largest and the smallest fourth moment, found by independent component analysis
+    (FastICA: Hyvarinen and Oja 1997). It starts from some observations and their differences,
+    since these lie in the directions of the states.
 
     Parameters
     ----------
@@ -83,17 +84,20 @@ def modes(x: Array) -> list[NDArray[np.bool_]]:
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
     filled = values > NULL * values[-1]
     y = x @ (vectors[:, filled] / np.sqrt(values[filled]))
-    W = np.eye(y.shape[1])
+    some = y[:: max(len(y) // STARTS, 1)]
+    W = _unit(np.concatenate([some, some[1:] - some[:-1]]))
     for _ in range(STEPS):
-        sources, last = y @ W.T, W
-        W = (sources * sources * sources).T @ y / len(y) - 3 * W
-        u, _, v = np.linalg.svd(W)
-        W = u @ v
-        if np.abs((W * last).sum(axis=1)).min() > 1 - 1e-4:  # it no longer turns
+        last, sources = W, y @ W.T
+        W = _unit((sources * sources * sources).T @ y / len(y) - 3 * W)
+        if np.abs((W * last).sum(axis=1)).min() > 1 - 1e-4:  # none turns any more
             break
-    sources = y @ W.T
     fourth = (sources**4).mean(axis=0)
     return [_two_means(sources[:, i]) for i in {int(fourth.argmin()), int(fourth.argmax())}]
+
+
+def _unit(W: Array) -> Array:
+    """Return the rows with length 1."""
+    return np.asarray(W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-300))
 
 
 def _two_means(x: Array) -> NDArray[np.bool_]:

@@ -142,7 +142,12 @@ def _failures(history: Sequence[Refit]) -> Iterator[str]:
 
 
 def _earned_more(returns: NDArray[np.float64]) -> bool:
-    """Whether the last quarter of the returns is clearly better than the first few."""
-    start, end = returns[: max(len(returns) // 100, 10)], returns[-(len(returns) // 4) :]
-    error = np.sqrt(start.var() / len(start) + end.var() / len(end))
-    return bool(end.mean() - start.mean() > 2 * error)
+    """Whether the last quarter of the returns is clearly better than the first tenth, or than the
+    first few.
+    """
+    n, end = len(returns), returns[-(len(returns) // 4) :]
+    for start in (returns[: n // 10], returns[: max(n // 100, 10)]):
+        error = np.sqrt(start.var() / len(start) + end.var() / len(end))
+        if end.mean() - start.mean() > 2 * error:
+            return True
+    return False

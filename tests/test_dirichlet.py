@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -278,6 +280,23 @@ def test_a_shape_of_the_noise_from_elsewhere_is_refused_if_states_cannot_be_seen
     oracle.share_noise(whitening(300 * scatter, 300))
     oracle.partial_fit(x)
     assert adjusted_rand_score(states, oracle.labels_) == 1.0
+
+
+def test_a_copy_is_independent_and_a_failed_fit_changes_nothing():
+    x, _ = gaussians()
+    for copied in (copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))):
+        oracle = DirichletMixture().partial_fit(x)
+        before = oracle.labels_.copy()
+        other = copied(oracle).partial_fit(x + 50)
+        assert np.array_equal(oracle.labels_, before)
+        assert len(other.labels_) == 2 * len(before)
+        assert other.n_labels_ > oracle.n_labels_
+    for wrong in ({"max_labels": 0}, {"concentration": -1}):
+        with pytest.raises(ValueError, match="must be"):
+            oracle.set_params(**wrong).fit(x)
+        assert np.array_equal(oracle.predict(x), before)
+    with pytest.raises(ValueError, match="beyond 1e18"):
+        DirichletMixture().partial_fit([[1e20, 0.0], [0.0, 0.0]])
 
 
 def test_there_are_never_more_than_max_labels():

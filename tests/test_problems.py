@@ -113,7 +113,7 @@ WRONG = [
     (exogenous_lock, {"flip": 1.1}, r"flip must be in \[0, 1\], got 1.1"),
     (exogenous_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
     (noisy_lock, {"noise": "odd"}, "noise must be one of 'round', .*, got 'odd'"),
-    (noisy_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
+    (noisy_lock, {"sigma": 0.0}, "sigma must be finite and > 0"),
     (noisy_lock, {"dim": 2}, "dim must be an integer >= 3"),
     (exogenous_lock, {"n_bits": 0.5}, "n_bits must be an integer"),
     (noisy_chain, {"n_bits": 19}, "n_bits must be at least n_states = 20, got 19"),

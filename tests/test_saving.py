@@ -20,6 +20,8 @@ from sklearn.cluster import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.mixture import BayesianGaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 import blockmdp as bm
 import blockmdp.saving
@@ -569,3 +571,11 @@ def test_a_type_that_the_user_trusts_is_loaded(tmp_path):
     write_policy(path, np.ones((1, 2, 1)), f, (4,))
     loaded = bm.load(path, trusted=[f"{Mine.__module__}.Mine"])
     assert np.array_equal(loaded.decode(np.eye(4), 0), f.decode(np.zeros(4, np.int64), np.eye(4)))
+
+
+def test_a_mixture_behind_a_step_that_is_not_linear_can_be_saved(tmp_path):
+    oracle = make_pipeline(Normalizer(), bm.oracles.DirichletMixture())
+    agent = bm.URL(oracle).fit(bm.lock_gaussian(horizon=2), episodes=60)
+    agent.save(tmp_path / "policy.npz")
+    with pytest.raises(ValueError, match="trusted"):
+        bm.load(tmp_path / "policy.npz")

@@ -31,7 +31,7 @@ class Tabular(Agent):
         Tabular learner. None is `OracleQ()`.
     on : {"latent", "likelihood", "observation"}, default="latent"
         What the learner is shown. "likelihood" needs an emission with a method `log_likelihood`, as
-        that of `blockmdp.noisy_lock`.
+        that of `blockmdp.noisy_lock`; the policy cannot be saved.
 
     Attributes
     ----------

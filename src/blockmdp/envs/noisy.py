@@ -130,12 +130,13 @@ class NoisyCode(Emission):
         """
         d = self._d
         out = np.empty((len(x), self.n_states))
-        numbers = x.reshape(len(x), d, -1)
-        numbers = numbers.argmax(axis=2) if self.noise == "categories" else x.astype(np.int64)
+        numbers = x
+        if self.noise == "categories":
+            numbers = x.reshape(len(x), d, CATEGORIES).argmax(axis=2)
         for s in range(self.n_states):
             if self.noise in DISCRETE:
                 chances = np.log(np.maximum(self._chances[level, s], 1e-300))
-                out[:, s] = chances[np.arange(d), numbers].sum(axis=1)
+                out[:, s] = chances[np.arange(d), numbers.astype(np.int64)].sum(axis=1)
                 continue
             y = x @ self._turns[level]
             y[:, self._places[level, s]] -= 1
@@ -240,8 +241,8 @@ def noisy_lock(
     check_integer("dim", dim, 3)
     if noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {noise!r}")
-    if not 0 <= sigma < math.inf:
-        raise ValueError(f"sigma must be finite and >= 0, got {sigma!r}")
+    if not 0 < sigma < math.inf:
+        raise ValueError(f"sigma must be finite and > 0, got {sigma!r}")
     key = rng.key(streams.problem(seed), 2**40)
     emission = NoisyCode(3, H + 1, noise, dim, sigma, key)
     return make_lock("NoisyLock", H, switch, seed, emission)

@@ -14,7 +14,7 @@ from blockmdp.jit import jit
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, group, linear_scores
 from blockmdp.oracles.scores import BankScores, shape
 
-__all__ = ["DOUBTS", "Bank", "learn_rows", "new_bank", "update_scores", "with_room"]
+__all__ = ["DOUBTS", "Bank", "learn_rows", "new_bank", "only", "update_scores", "with_room"]
 
 MIN_ROWS = 3  # rows that confirm a label
 TRIAL = 50  # rows for which a new label is trusted
@@ -25,7 +25,7 @@ class Bank(NamedTuple):
     """The state of G mixtures; C and K are the numbers of rows and labels there is room for."""
 
     raw: Any  # (G, C, d) observations without the centre
-    x: Any  # (G, C, d) the same after T; the same array if no mixture has a T
+    x: Any  # (G, C, d) the same after T; the same array if no mixture has had a T
     z: Any  # (G, C) labels
     n: Any  # (G,) number of observations
     due: Any  # (G,) number of observations at which the labels are reconsidered
@@ -106,6 +106,22 @@ def with_room(bank: Bank, *, rows: int = 0, labels: int = 0) -> Bank:
             scores=scores._replace(W=_padded(scores.W, more), b=_padded(scores.b, more, -np.inf)),
         )
     return bank
+
+
+def only(bank: Bank, g: int) -> Bank:
+    """Return a copy of one mixture, as a bank of its own."""
+
+    def row(array: NDArray[Any]) -> NDArray[Any]:
+        return array[g : g + 1].copy()
+
+    parts = {name: row(a) for name, a in zip(bank._fields, bank) if isinstance(a, np.ndarray)}
+    if bank.x is bank.raw:
+        parts["x"] = parts["raw"]
+    return bank._replace(
+        **parts,
+        prediction=Predictive(*map(row, bank.prediction)),
+        scores=BankScores(*map(row, bank.scores)),
+    )
 
 
 def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
-MANY = 14  # labels from which on the ratio is searched for, not tried out
+MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 
 
@@ -72,8 +72,9 @@ class Predictive(NamedTuple):
 def evidence(model, clusters, square):
     """Return log p(x, z) up to a constant of the data, and the model that maximises it.
 
-    model: its ratio and noise are not used; the best of `RATIOS` and the noise that goes with it
-    are in the model returned. square: the sum of the squares of all numbers; not used for bits.
+    model: its noise is not used, and its ratio only says where to begin to search if there are many
+    labels. The best of `RATIOS` and the noise that goes with it are in the model returned. square:
+    the sum of the squares of all numbers; not used for bits.
     """
     counts, sums = clusters
     K, d = sums.shape

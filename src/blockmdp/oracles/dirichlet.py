@@ -17,7 +17,15 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
-from blockmdp.oracles._bank import DOUBTS, Bank, learn_rows, new_bank, update_scores, with_room
+from blockmdp.oracles._bank import (
+    DOUBTS,
+    Bank,
+    learn_rows,
+    new_bank,
+    only,
+    update_scores,
+    with_room,
+)
 from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
 from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
 from blockmdp.oracles.mixtures import best_split
@@ -116,11 +124,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         X = validate_data(self, X, dtype=np.float64)
+        self._check_parameters()
+        rows, n = X if _are_bits(X) else X - X[0], len(X)
+        _check_size(rows)
         MixtureBank([self])
         self._reset(X)
-        rows = X - self._centre
-        _check_size(rows)
-        n = len(X)
         self._bank.reserve(rows=n)
         self._bank.state.raw[0, :n], self._bank.state.n[0] = rows, n
         self._reshape(None, np.zeros(n, np.int64))
@@ -256,6 +264,21 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _bank: MixtureBank
     _g: int
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of this mixture alone, without the others of its bank."""
+        state = dict(super().__getstate__())
+        bank = state.pop("_bank", None)
+        if bank is not None and bank.has_begun[self._g]:
+            state["_state"] = only(bank.state, self._g)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = state.pop("_state", None)
+        super().__setstate__(state)
+        if own is not None:
+            bank = MixtureBank([self])
+            bank.state, bank.has_begun = own, [True]
+
     def _has_begun(self) -> bool:
         return hasattr(self, "_bank") and self._bank.has_begun[self._g]
 
@@ -310,16 +333,14 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     # --- learning ---------------------------------------------------------------------------------
     def _reset(self, X: Array) -> None:
         """Forget everything, and choose the kind of mixture for the data X."""
-        check_integer("max_labels", self.max_labels, 1)
-        alpha = self.concentration
-        if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
-            raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
+        self._check_parameters()
+        _check_size(X - X[0])
         d = X.shape[1]
         bits = _are_bits(X)
         self._bank.begin(self._g, d)
         self.n_features_in_ = d
         ratio = min(3.0 / d, 0.5) if bits else 1.0
-        self._model = Model(bits, float(d), ratio, 1.0, math.log(alpha))
+        self._model = Model(bits, float(d), ratio, 1.0, math.log(self.concentration))
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.room[self._g] = min(2, self.max_labels)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
@@ -328,13 +349,18 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
 
+    def _check_parameters(self) -> None:
+        check_integer("max_labels", self.max_labels, 1)
+        alpha = self.concentration
+        if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
+            raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
+
     _shared: Array | None = None  # shape of the noise in other data
     _refused: Array | None = None  # the same, if it is wrong here
 
     def _attend(self, is_new: bool, moved: Labels) -> None:
-        """Reconsider the labels if that is due; otherwise see who moves to a new label.
-
-        moved: rows that make a new label together.
+        """Give some rows a new label together, if there are any. Then reconsider all labels if that
+        is due; otherwise see who else moves to a new label.
         """
         if len(moved):
             z = self._z.copy()
@@ -688,7 +714,7 @@ class MixtureBank:
         Returns
         -------
         list of int
-            Mixtures whose labels have changed or increased in number.
+            Mixtures whose labels may have changed or increased in number.
         """
         used = np.unique(groups)
         n_before = np.zeros(len(self.mixtures), np.int64)

@@ -94,7 +94,7 @@ class BankScores(NamedTuple):
     """
 
     centre: Any  # (G, d)
-    T: Any  # (G, d, d); (G, 0, 0) if no decoder has one
+    T: Any  # (G, d, d); (G, 0, 0) if no decoder has had one
     has_T: Any  # (G,)
     W: Any  # (G, K, d)
     b: Any  # (G, K), -inf for a label that is never given

@@ -93,7 +93,7 @@ class BlockSimulator(Simulator):
     ) -> Trajectories:
         self._use_observations(True)
         scores = getattr(policies[0].decoder, "scores", None) if len(policies) == n == 1 else None
-        if scores is not None and keep_x:
+        if isinstance(scores, BankScores) and keep_x:
             return self._play(policies[0].pi, scores, kind)
         mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
         which = self._mixture(policies, n)

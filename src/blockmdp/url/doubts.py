@@ -145,8 +145,8 @@ def _earned_more(returns: NDArray[np.float64]) -> bool:
     """Whether the last quarter of the returns is clearly better than the first tenth, or than the
     first few.
     """
-    n, end = len(returns), returns[-(len(returns) // 4) :]
-    for start in (returns[: n // 10], returns[: max(n // 100, 10)]):
+    n, end = len(returns), returns[-max(len(returns) // 4, 1) :]
+    for start in (returns[: max(n // 10, 1)], returns[: max(n // 100, 10)]):
         error = np.sqrt(start.var() / len(start) + end.var() / len(end))
         if end.mean() - start.mean() > 2 * error:
             return True

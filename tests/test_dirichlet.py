@@ -273,13 +273,23 @@ def test_hundreds_of_states_are_found_when_each_was_seen_a_few_times():
     assert adjusted_rand_score(states, DirichletMixture().partial_fit(x).labels_) > 0.99
 
 
+def test_a_few_rows_are_recognised_as_a_new_state_together():
+    m = bm.noisy_lock(4, "bits", seed=1)
+    x = np.concatenate([m.sample(2, 2, 400), m.sample(2, 0, 8)]).astype(float)
+    oracle = DirichletMixture().partial_fit(x[:400])
+    assert oracle.n_labels_ == 1
+    oracle.partial_fit(x[400:])  # too few to make it reconsider all labels
+    assert adjusted_rand_score(np.arange(408) >= 400, oracle.labels_) > 0.7
+
+
 def test_a_shape_of_the_noise_from_elsewhere_is_refused_if_states_cannot_be_seen_through_it():
-    x, states = observations(bm.comblock(100), 7, 300, [0.4, 0.2, 0.4])
-    scatter = np.cov(x.T)  # of all states together, so it contains the distances between them
+    m = bm.random_block_mdp(horizon=60, n_states=3)
+    x, states = observations(m, 7, 4000, [0.4, 0.2, 0.4])
+    T = whitening(4000 * np.cov(x.T), 4000)  # it contains the distances between the states
     oracle = DirichletMixture()
-    oracle.share_noise(whitening(300 * scatter, 300))
-    oracle.partial_fit(x)
-    assert adjusted_rand_score(states, oracle.labels_) == 1.0
+    oracle.share_noise(T)
+    oracle.partial_fit(x[:400])
+    assert adjusted_rand_score(states[:400], oracle.labels_) == 1.0
 
 
 def test_a_copy_is_independent_and_a_failed_fit_changes_nothing():

@@ -24,7 +24,7 @@ from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Level
 from blockmdp.learners.fixed_policy import FixedPolicy
-from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle, one_thread
+from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, NetworkScores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -165,7 +165,7 @@ class PCID(DecodingAgent):
         indicator = np.eye(n_pairs)[came_from]
         notes: list[str] = []
         states = [int(rng.integer(key, i, 2**31 - 1)) for i in range(2)]
-        with one_thread(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             g: Any
             if self.model == "linear":

@@ -17,6 +17,7 @@ from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Level, Refit, Snapshot
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
+from blockmdp.oracles.fitting import one_thread
 from blockmdp.policy import Policy
 from blockmdp.simulators import Engine, Problem, Simulator, make_simulator
 
@@ -131,7 +132,8 @@ class Agent(ABC):
         episodes = check_integer("episodes", episodes)
         simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
         simulator.snapshots = [] if record else None
-        self._fit(simulator, episodes, record)
+        with one_thread():
+            self._fit(simulator, episodes, record)
         self.snapshots_ = simulator.snapshots or []
         if record:
             end = Snapshot(len(self.returns_), simulator.episodes, self.policy_)

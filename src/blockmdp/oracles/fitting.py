@@ -512,7 +512,7 @@ def renumber(labels: NDArray[np.int64], number: Callable[[int], int]) -> NDArray
 
 
 def one_thread() -> Any:
-    """Limit numerical libraries to one thread, so that results repeat.
+    """Limit numerical libraries to one thread, so that results repeat and threads do not wait.
 
     Returns
     -------

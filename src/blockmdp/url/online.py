@@ -29,7 +29,6 @@ from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
     fit_oracle,
-    one_thread,
     renumber,
 )
 from blockmdp.oracles.scores import BankScores, to_scores
@@ -113,11 +112,8 @@ class OnlineURL(DecodingAgent):
         self.oracle, self.learner, self.pool_levels = oracle, learner, pool_levels
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
-        with one_thread():
-            self._learn(simulator, episodes, record)
-
-    def _learn(self, simulator: Simulator, K: int, record: bool) -> None:
         """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
+        K = episodes
         A = PSRL() if self.learner is None else self.learner
         oracle = DirichletMixture() if self.oracle is None else self.oracle
         run = simulator.start(A, K)  # 3

@@ -64,6 +64,11 @@ def log_density(x, z, ratio):
     return -0.5 * d * logs - 0.5 * (n - 1) * d * math.log(Q)
 
 
+def shared(bits, dim, log_alpha, ratio=1.0, noise=1.0):
+    d = int(dim)
+    return Model(bits, dim, ratio, noise, log_alpha, np.full(d, 0.3), np.linspace(0.2, 0.8, d))
+
+
 def log_prior(counts, alpha):
     return sum(math.log(alpha) + math.lgamma(c) for c in counts if c)
 
@@ -73,7 +78,7 @@ def test_the_evidence_of_numbers_is_that_of_their_joint_normal_distribution(K):
     x, _ = gaussians(n=12, d=3)
     z = np.arange(12) % K
     clusters = statistics(x, z, 5)
-    model = Model(False, 3.0, 1.0, 1.0, math.log(0.1))
+    model = shared(False, 3.0, math.log(0.1))
     score, best = _dirichlet.evidence(model, clusters, (x**2).sum())
     direct = max(log_density(x, z, r) for r in _dirichlet.RATIOS)
     assert score - log_prior(clusters.counts, 0.1) == pytest.approx(direct, abs=1e-8)
@@ -83,19 +88,36 @@ def test_the_evidence_of_numbers_is_that_of_their_joint_normal_distribution(K):
 def test_the_evidence_of_bits_is_the_product_of_their_predictions():
     random = np.random.default_rng(0)
     x, z = (random.random((9, 8)) < 0.4).astype(float), np.arange(9) % 2
+    x[:, 0] = z  # a bit that depends on the label
     clusters = statistics(x, z, 3)
-    mean, chance = (x.sum(axis=0) + 0.5) / 10, 3 / 8
-    total = log_prior(clusters.counts, 0.5)
-    for k in range(2):
-        for j in range(8):
-            same, own, seen = 1.0, 1.0, [0.5, 0.5]
-            for bit in x[z == k][:, j].astype(int):
-                same *= mean[j] if bit else 1 - mean[j]
-                own *= seen[bit] / sum(seen)
-                seen[bit] += 1
-            total += math.log((1 - chance) * same + chance * own)
-    score = _dirichlet.evidence(Model(True, 8.0, 1.0, 1.0, math.log(0.5)), clusters, 0.0)[0]
-    assert score == pytest.approx(total, abs=1e-9)
+    typical = (x[z == 0].mean(axis=0) + x[z == 1].mean(axis=0) + 0.5) / 3
+
+    def probability(bits, first):
+        """Of bits in their order, if each is drawn from those before it and `first`."""
+        seen, result = [1 - first, first], 1.0
+        for bit in bits.astype(int):
+            result *= seen[bit] / sum(seen)
+            seen[bit] += 1
+        return result
+
+    noise = [probability(x[:, j], 0.5) for j in range(8)]
+    own = [
+        probability(x[z == 0, j], typical[j]) * probability(x[z == 1, j], typical[j])
+        for j in range(8)
+    ]
+    totals = {
+        r: sum(math.log((1 - r) * n + r * o) for n, o in zip(noise, own)) for r in (3 / 8, 0.5)
+    }
+    score, best = _dirichlet.evidence(shared(True, 8.0, math.log(0.5)), clusters, 0.0)
+    prior = log_prior(clusters.counts, 0.5)
+    assert score == pytest.approx(prior + max(totals.values()), abs=1e-9)
+    assert best.ratio == max(totals, key=totals.get)
+    expected = [
+        best.ratio * o / ((1 - best.ratio) * n + best.ratio * o) for n, o in zip(noise, own)
+    ]
+    np.testing.assert_allclose(best.depends, expected, rtol=1e-9)
+    np.testing.assert_allclose(best.typical, typical)
+    assert best.depends[0] == best.depends.max() > 0.9
 
 
 @pytest.mark.parametrize("bits", [False, True])
@@ -103,7 +125,7 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     x, z = gaussians(n=40)
     x = (x > 0).astype(np.float32) if bits else x.astype(np.float32)
     z = (z + (np.arange(40) % 5 == 0)) % 4
-    model = Model(bits, 8.0, 0.3 if bits else 4.0, 1.5, math.log(0.01))
+    model = shared(bits, 8.0, math.log(0.01), 0.3 if bits else 4.0, 1.5)
 
     def run():
         clusters, labels, square = statistics(x, z, 5), z.copy(), float((x**2).sum())
@@ -111,13 +133,13 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
         score, best = _dirichlet.evidence(model, clusters, square)
         prediction = Predictive(np.zeros((5, 8)), np.zeros(5), np.zeros(5))
         is_current = np.zeros(5, np.bool_)
-        assigned, floats = [], [score, *best]
+        assigned, floats = [], [score, *np.hstack(best)]
         for row in (x if bits else 3 * x)[:9]:
             label, *flags, after = _dirichlet.assign(
                 model, clusters, row, square, prediction, is_current
             )
             assigned.append((label, *flags))
-            floats += after
+            floats += [*np.hstack(after)]
         few, moved = np.array([1, 4, 9, 16]), np.zeros(4, np.int64)
         before = statistics(x, np.minimum(z, 1), 5)
         size = _dirichlet.group(model, before, x, np.minimum(z, 1), square, few, moved)

@@ -635,6 +635,9 @@ def markov_bits(
     d = len(start)
     out = np.empty((len(keys), d), np.int8)
     for i in range(len(keys)):
+        if i > 0 and keys[i] == keys[i - 1]:
+            out[i] = out[i - 1]
+            continue
         for j in range(d):
             out[i, j] = uniform(keys[i], j) < start[j]
         for t in range(1, level + 1):

@@ -261,14 +261,15 @@ class EpisodeTapes:
 
     def _fill(self, decoder: Decoder | None, first: int, episodes: int) -> None:
         """Draw and decode the observations of the next episodes, as many as fit into a batch."""
-        cells = self.visits.size
+        (levels, S), cells = self.visits.shape, self.visits.size
         rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
         n = max(min(episodes, rows // cells), 1)
-        level, state = (np.repeat(i.ravel(), n) for i in np.indices(self.visits.shape))
-        keys = np.tile(rng.children(self._key, first, n), cells)
+        level, episode, state = (i.ravel() for i in np.indices((levels, n, S)))
+        keys = rng.children(self._key, first, n)[episode]
         x = _observe(self.mdp.emission, level, state, keys)
         shown = _decoded(decoder, level, x)
-        self._shown = np.ascontiguousarray(shown.reshape(cells, n, *shown.shape[1:]).swapaxes(0, 1))
+        shown = shown.reshape(levels, n, S, *shown.shape[1:]).swapaxes(0, 1)
+        self._shown = np.ascontiguousarray(shown).reshape(n, cells, *shown.shape[3:])
 
 
 def _shown(decoder: Decoder | None, emission: Emission) -> NDArray[Any]:

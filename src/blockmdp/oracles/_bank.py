@@ -17,6 +17,8 @@ from blockmdp.oracles.scores import BankScores, shape
 __all__ = ["DOUBTS", "Bank", "learn_rows", "new_bank", "only", "update_scores", "with_room"]
 
 MIN_ROWS = 3  # rows that confirm a label
+MIN_SHARE = 0.01  # share of the rows, since it is new, that confirms a label
+MAX_SHARE = 0.1  # share of the rows that are taken for outliers at most
 TRIAL = 50  # rows for which a new label is trusted
 DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
@@ -34,6 +36,7 @@ class Bank(NamedTuple):
     counts: Any  # (G, K) see `Clusters`
     sums: Any  # (G, K, d)
     born: Any  # (G, K) observations there were when the label appeared, -1 if not in use
+    split_at: Any  # (G, K) number of observations of the label at which it may be split, or 0
     doubtful: Any  # (G, DOUBTS) the last rows that a new label would fit better
     doubts: Any  # (G,) number of rows that there were
     hidden: Any  # (G, K) whether the label is taken for outliers
@@ -42,6 +45,8 @@ class Bank(NamedTuple):
     ratio: Any  # (G,)
     noise: Any  # (G,)
     log_alpha: Any  # (G,)
+    depends: Any  # (G, d)
+    typical: Any  # (G, d)
     prediction: Predictive  # (G, K, d), (G, K), (G, K), kept by `assign`
     is_current: Any  # (G, K) which predictions are up to date
     scores: BankScores  # what `predict` needs
@@ -66,6 +71,7 @@ def new_bank(G: int, d: int) -> Bank:
         counts=zeros(K, dtype=np.int64),
         sums=zeros(K, d),
         born=zeros(K, dtype=np.int64),
+        split_at=zeros(K, dtype=np.int64),
         doubtful=zeros(DOUBTS, dtype=np.int64),
         doubts=zeros(dtype=np.int64),
         hidden=zeros(K, dtype=np.bool_),
@@ -74,6 +80,8 @@ def new_bank(G: int, d: int) -> Bank:
         ratio=zeros(),
         noise=zeros(),
         log_alpha=zeros(),
+        depends=zeros(d),
+        typical=zeros(d),
         prediction=Predictive(zeros(K, d), zeros(K), zeros(K)),
         is_current=zeros(K, dtype=np.bool_),
         scores=BankScores(
@@ -100,6 +108,7 @@ def with_room(bank: Bank, *, rows: int = 0, labels: int = 0) -> Bank:
             counts=_padded(bank.counts, more),
             sums=_padded(bank.sums, more),
             born=_padded(bank.born, more, -1),
+            split_at=_padded(bank.split_at, more),
             hidden=_padded(bank.hidden, more),
             prediction=Predictive(*(_padded(a, more) for a in bank.prediction)),
             is_current=_padded(bank.is_current, more),
@@ -132,10 +141,24 @@ def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:
 
 # --- compiled loops -------------------------------------------------------------------------------
 @jit
+def model_of(bank, g):
+    """Return the model of one mixture."""
+    return Model(
+        bank.bits[g],
+        bank.dim[g],
+        bank.ratio[g],
+        bank.noise[g],
+        bank.log_alpha[g],
+        bank.depends[g],
+        bank.typical[g],
+    )
+
+
+@jit
 def learn_rows(bank, groups, rows, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
-    has a new label, or should have one together with others, or the labels of its mixture are to be
-    reconsidered.
+    has a new label, or should have one together with others, or its label or all labels of its
+    mixture are to be reconsidered.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
     moved: (DOUBTS,), overwritten with the rows that should have a new label.
@@ -157,7 +180,7 @@ def learn_rows(bank, groups, rows, first, moved):
         bank.n[g] = n + 1
         clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
         label, is_new, is_doubtful, model = assign(
-            Model(bank.bits[g], bank.dim[g], bank.ratio[g], bank.noise[g], bank.log_alpha[g]),
+            model_of(bank, g),
             clusters,
             bank.x[g, n],
             bank.square[g],
@@ -176,7 +199,8 @@ def learn_rows(bank, groups, rows, first, moved):
             candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
             x = bank.x[g, : n + 1]
             size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
-        if is_new or size > 0 or n + 1 >= bank.due[g]:
+        is_large = bank.counts[g, label] >= bank.split_at[g, label]
+        if is_new or size > 0 or is_large or n + 1 >= bank.due[g]:
             return i + 1, is_new, size, True
     return m, False, 0, False
 
@@ -190,7 +214,7 @@ def update_scores(bank, groups):
     for i in range(len(groups)):
         g = groups[i]
         K = bank.room[g]
-        model = Model(bank.bits[g], bank.dim[g], bank.ratio[g], bank.noise[g], bank.log_alpha[g])
+        model = model_of(bank, g)
         clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
         linear_scores(model, clusters, mean, bank.scores.W[g, :K], bank.scores.b[g, :K])
         for k in range(K):
@@ -205,20 +229,29 @@ def update_scores(bank, groups):
 
 @jit
 def hide_doubtful(bank, g):
-    """Choose the labels that are hidden: those of a few rows, if such labels are outliers here.
+    """Choose the labels that are hidden: the small ones, if small labels are outliers here.
 
-    A new label is trusted at first. If more labels stayed small than grew, small labels are taken
-    for outliers, and a new label is used only when it has enough rows.
+    A new label is trusted at first. If more labels stayed small than grew, and hold few of the rows
+    together, small labels are taken for outliers, and a new label is used only when it has grown.
     """
     stayed = 0
     grew = 0
+    rows = 0
     for k in range(bank.room[g]):
         count = bank.counts[g, k]
         bank.hidden[g, k] = False
-        if count >= MIN_ROWS:
+        if is_large(bank, g, k):
             grew += 1
         elif count > 0 and bank.n[g] - bank.born[g, k] >= TRIAL:
             stayed += 1
-    if stayed > grew + 1 and grew > 0:
+            rows += count
+    if stayed > grew + 1 and grew > 0 and rows < MAX_SHARE * bank.n[g]:
         for k in range(bank.room[g]):
-            bank.hidden[g, k] = 0 < bank.counts[g, k] < MIN_ROWS
+            bank.hidden[g, k] = bank.counts[g, k] > 0 and not is_large(bank, g, k)
+
+
+@jit
+def is_large(bank, g, k):
+    """Whether a label is more than a few rows, and more than a small share of those since then."""
+    count = bank.counts[g, k]
+    return count >= MIN_ROWS and count >= MIN_SHARE * (bank.n[g] - bank.born[g, k])

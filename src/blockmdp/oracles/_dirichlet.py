@@ -7,9 +7,10 @@ one of two kinds:
   distribution N(m, ratio noise I). The mu_k, m and the noise are integrated out under flat priors
   on m and on the logarithm of the noise, so no scale has to be set. `dim` is the number of
   dimensions that the noise fills, which can be fewer than there are coordinates.
-- *Bits.* Bit j of x_i is 1 with probability p_kj for z_i = k. A label differs from the others in
-  some of the bits: with the probability `ratio`, p_kj has the prior Beta(1/2, 1/2), and otherwise
-  it is the mean of bit j in all data.
+- *Bits.* Bit j of x_i is 1 with probability p_kj for z_i = k. Some bits depend on the label: then
+  p_kj has the prior Beta(m_j, 1 - m_j), where m_j, in `typical`, is the mean of p_kj over the
+  labels. The others are noise: p_kj = p_j has the prior Beta(1/2, 1/2). Before the data are seen, a
+  bit depends on the label with probability `ratio`; given the data, with probability `depends[j]`.
 
 Names follow the paper: `z` are the labels, `counts[k]` is N_k, `alpha` is N_0, and each row gets
 the label with the smallest d_ik (here: with the largest score -d_ik).
@@ -50,6 +51,8 @@ class Model(NamedTuple):
     ratio: float  # variance of the labels' means divided by that of the noise; of bits, see above
     noise: float  # variance of the noise
     log_alpha: float  # logarithm of the concentration
+    depends: Any  # (d,) of bits, see above
+    typical: Any  # (d,) of bits, see above
 
 
 class Clusters(NamedTuple):
@@ -89,16 +92,16 @@ def evidence(model, clusters, square):
                 for j in range(d):
                     within -= sums[k, j] * sums[k, j] / counts[k]
     if model.bits:
-        score, ratio = evidence_of_bits(model, clusters)
-        return total + score, Model(model.bits, model.dim, ratio, 1.0, model.log_alpha)
+        score, best_model = evidence_of_bits(model, clusters)
+        return total + score, best_model
     if n < 2:
-        return total, Model(model.bits, model.dim, 1.0, 1.0, model.log_alpha)
+        return total, with_noise(model, 1.0, 1.0)
     within = max(within, 1e-12 * square) + 1e-300
     used = np.flatnonzero(counts)
     U = len(used)
     if U > MANY:
         best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
-        return total + best, Model(model.bits, model.dim, best_ratio, best_noise, model.log_alpha)
+        return total + best, with_noise(model, best_ratio, best_noise)
     gram = np.zeros((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
@@ -128,7 +131,21 @@ def evidence(model, clusters, square):
             best = score
             best_ratio = ratio
             best_noise = Q / ((n - 1) * model.dim)
-    return total + best, Model(model.bits, model.dim, best_ratio, best_noise, model.log_alpha)
+    return total + best, with_noise(model, best_ratio, best_noise)
+
+
+@jit
+def with_noise(model, ratio, noise, dim=-1.0):
+    """Return a model with another ratio and noise, and with another dimension if that is >= 0."""
+    return Model(
+        model.bits,
+        model.dim if dim < 0.0 else dim,
+        ratio,
+        noise,
+        model.log_alpha,
+        model.depends,
+        model.typical,
+    )
 
 
 @jit
@@ -180,37 +197,62 @@ def score_ratio(model, clusters, used, n, within, ratio):
 
 @jit
 def evidence_of_bits(model, clusters):
-    """Return the log probability of all bits given their labels, and the best ratio."""
+    """Return the log probability of all bits given their labels, and the model with the best ratio
+    and what goes with it.
+    """
     counts, sums = clusters
     K, d = sums.shape
-    mean = np.zeros(d)
-    common_mean(model, clusters, mean)
-    least = min(3.0 / d, 0.5)
-    ratios = (least, least**0.5 * 0.5**0.5, 0.5)  # from a few bits to half of them
-    scores = np.zeros(3)
+    n = counts.sum()
+    U = np.count_nonzero(counts)
+    ones = np.zeros(d)
+    typical = np.full(d, 0.5)
     for k in range(K):
         if counts[k] > 0:
             for j in range(d):
-                same, own = bit(counts[k], sums[k, j], mean[j])
-                # the larger one times 1 + the ratio of both, which is nearly always 1 or 0
-                gap = math.exp(-abs(own - same))
-                for i in range(3):
-                    if own > same:
-                        scores[i] += own + math.log(ratios[i] + (1.0 - ratios[i]) * gap)
-                    else:
-                        scores[i] += same + math.log(1.0 - ratios[i] + ratios[i] * gap)
-    best = scores.argmax()
-    return scores[best], ratios[best]
+                ones[j] += sums[k, j]
+                typical[j] += sums[k, j] / counts[k]
+    noise = np.empty(d)  # log probability of a bit that is noise
+    gain = np.empty(d)  # what it gains if it depends on the label
+    for j in range(d):
+        typical[j] /= U + 1.0
+        noise[j] = math.lgamma(ones[j] + 0.5) + math.lgamma(n - ones[j] + 0.5)
+        noise[j] -= math.lgamma(n + 1.0) + LOG_PI
+        gain[j] = U * math.log(math.sin(math.pi * typical[j]) / math.pi) - noise[j]
+    for k in range(K):
+        if counts[k] > 0:
+            constant = math.lgamma(counts[k] + 1.0)
+            for j in range(d):
+                gain[j] += math.lgamma(sums[k, j] + typical[j])
+                gain[j] += math.lgamma(counts[k] - sums[k, j] + 1.0 - typical[j]) - constant
+    best = -np.inf
+    best_ratio = 0.5
+    for number in (3.0, 10.0):  # of bits that depend on the label
+        ratio = min(number / d, 0.5)
+        score = 0.0
+        for j in range(d):
+            if gain[j] > 0.0:
+                score += gain[j] + math.log(ratio + (1.0 - ratio) * math.exp(-gain[j]))
+            else:
+                score += math.log(1.0 - ratio + ratio * math.exp(gain[j]))
+        if score > best:
+            best = score
+            best_ratio = ratio
+    depends = np.empty(d)
+    for j in range(d):
+        depends[j] = best_ratio
+        depends[j] /= best_ratio + (1.0 - best_ratio) * math.exp(min(-gain[j], 700.0))
+    best_model = Model(model.bits, model.dim, best_ratio, 1.0, model.log_alpha, depends, typical)
+    return best + noise.sum(), best_model
 
 
 @jit
-def bit(n, ones, mean):
-    """Return the log probability of n bits of a label, of which `ones` are 1: if they have the
-    probability of all data, and if the label has its own.
+def next_bit(model, n, ones, mean, j):
+    """Return the probability that the next bit j of a label is 1, after n bits.
+
+    mean: that of bit j in all data.
     """
-    same = ones * math.log(mean) + (n - ones) * math.log(1.0 - mean)
-    own = math.lgamma(ones + 0.5) + math.lgamma(n - ones + 0.5) - math.lgamma(n + 1.0)
-    return same, own - LOG_PI
+    own = (ones + model.typical[j]) / (n + 1.0)
+    return model.depends[j] * own + (1.0 - model.depends[j]) * mean
 
 
 @jit
@@ -243,11 +285,7 @@ def predictive(model, clusters, mean, k, out):
         g[k] = 0.0
         b[k] = 0.0
         for j in range(d):
-            ones = clusters.sums[k, j]
-            same, own = bit(n, ones, mean[j])
-            odds = math.exp(min(same - own, 700.0)) * (1.0 - model.ratio) / model.ratio
-            own = 1.0 / (1.0 + odds)  # the probability that the label has its own
-            p = own * (ones + 0.5) / (n + 1.0) + (1.0 - own) * mean[j]
+            p = next_bit(model, n, clusters.sums[k, j], mean[j], j)
             W[k, j] = math.log(p) - math.log(1.0 - p)
             b[k] += math.log(1.0 - p)
     else:
@@ -261,16 +299,32 @@ def predictive(model, clusters, mean, k, out):
 
 
 @jit
-def leave_one_out(model, clusters, mean, row, k, one, prediction):
+def leave_one_out(model, clusters, mean, row, k, own, is_current):
     """Return log p(row | k), where label k has not seen this row of its own.
 
-    one, prediction: a `Clusters` and a `Predictive` of one label, overwritten.
+    own: a `Predictive`, for any row of a label without this row. Of real numbers, it is overwritten
+    by each row. Of bits, it is the same for all rows, and kept where `is_current` (K,).
     """
-    one.counts[0] = clusters.counts[k] - 1
-    for j in range(len(row)):
-        one.sums[0, j] = clusters.sums[k, j] - row[j]
-    predictive(model, one, mean, 0, prediction)
-    return log_density(prediction, 0, row)
+    W, b, g = own
+    n = clusters.counts[k] - 1
+    if not model.bits:
+        spread = 1.0 + model.ratio / (1.0 + model.ratio * n)
+        g[k] = 1.0 / (model.noise * spread)
+        b[k] = -0.5 * model.dim * math.log(spread)
+        for j in range(len(row)):
+            mu = (model.ratio * (clusters.sums[k, j] - row[j]) + mean[j]) / (1.0 + model.ratio * n)
+            W[k, j] = g[k] * mu
+            b[k] -= 0.5 * W[k, j] * mu
+    elif not is_current[k]:
+        is_current[k] = True
+        b[k] = 0.0
+        for j in range(len(row)):
+            ones = clusters.sums[k, j]
+            zero = 0.0 if ones > n else math.log(1.0 - next_bit(model, n, ones, mean[j], j))
+            one = 0.0 if ones < 1.0 else math.log(next_bit(model, n, ones - 1.0, mean[j], j))
+            W[k, j] = one - zero
+            b[k] += zero
+    return log_density(own, k, row)
 
 
 @jit
@@ -291,7 +345,7 @@ def linear_scores(model, clusters, mean, W, b):
     """
     K, d = clusters.sums.shape
     g = np.empty(K)
-    alike = Model(model.bits, 0.0, model.ratio, 1.0, model.log_alpha)
+    alike = with_noise(model, model.ratio, 1.0, 0.0)
     common_mean(alike, clusters, mean)
     for k in range(K):
         if clusters.counts[k] == 0:
@@ -324,8 +378,8 @@ def map_sweeps(model, x, z, clusters, sweeps):
     for k in range(K):
         predictive(model, clusters, mean, k, prediction)
         W_columns[:, k] = prediction.W[k]
-    one = Clusters(np.zeros(1, np.int64), np.zeros((1, d)))
-    prediction_of_one = Predictive(np.zeros((1, d)), np.zeros(1), np.zeros(1))
+    own = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
+    is_current = np.zeros(K, np.bool_)
     moves = 0
     for _ in range(sweeps):
         moved = 0
@@ -346,7 +400,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
                 if counts[k] > 0 and k != old:
                     score = scores[k] - 0.5 * prediction.g[k] * square + math.log(counts[k])
                 elif k == old:
-                    score = leave_one_out(model, clusters, mean, row, k, one, prediction_of_one)
+                    score = leave_one_out(model, clusters, mean, row, k, own, is_current)
                     score += math.log(counts[k] - 1) if counts[k] > 1 else model.log_alpha
                 elif not tried_new and counts[old] > 1:  # a single row would only be renamed
                     tried_new = True
@@ -362,6 +416,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
                 add(clusters, old, row, -1)
                 add(clusters, best, row, 1)
                 for k in (old, best):
+                    is_current[k] = False
                     predictive(model, clusters, mean, k, prediction)
                     W_columns[:, k] = prediction.W[k]
         moves += moved
@@ -457,15 +512,15 @@ def group(model, clusters, x, z, square, candidates, moved):
     best = evidence(model, now, square)[0]
     mean = np.zeros(d)
     common_mean(model, now, mean)
-    one = Clusters(np.zeros(1, np.int64), np.zeros((1, d)))
-    prediction = Predictive(np.zeros((1, d)), np.zeros(1), np.zeros(1))
+    prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
+    is_current = np.zeros(K, np.bool_)
     own = np.empty(len(candidates))  # what its label predicts for each
     left = np.ones(len(candidates), np.bool_)
     for i in range(len(candidates)):
         row = candidates[i]
         left[i] = counts[z[row]] > 1
         if left[i]:
-            own[i] = leave_one_out(model, now, mean, x[row], z[row], one, prediction)
+            own[i] = leave_one_out(model, now, mean, x[row], z[row], prediction, is_current)
     found = 0
     pick = len(candidates) - 1
     for size in range(len(candidates)):
@@ -480,13 +535,11 @@ def group(model, clusters, x, z, square, candidates, moved):
         if score > best:
             best = score
             found = size + 1
-        one.counts[0] = counts[new]
-        one.sums[0] = sums[new]
-        predictive(model, one, mean, 0, prediction)
+        predictive(model, now, mean, new, prediction)
         top = -np.inf
         for i in range(len(candidates)):
             if left[i]:
-                gain = log_density(prediction, 0, x[candidates[i]]) - own[i]
+                gain = log_density(prediction, new, x[candidates[i]]) - own[i]
                 if gain > top:
                     top = gain
                     pick = i

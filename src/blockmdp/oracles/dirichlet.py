@@ -322,13 +322,20 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _model(self) -> Model:
         state, g = self._bank.state, self._g
-        shared = (float(a[g]) for a in (state.dim, state.ratio, state.noise, state.log_alpha))
-        return Model(bool(state.bits[g]), *shared)
+        return Model(
+            bits=bool(state.bits[g]),
+            dim=float(state.dim[g]),
+            ratio=float(state.ratio[g]),
+            noise=float(state.noise[g]),
+            log_alpha=float(state.log_alpha[g]),
+            depends=state.depends[g],
+            typical=state.typical[g],
+        )
 
     @_model.setter
     def _model(self, model: Model) -> None:
-        state, g = self._bank.state, self._g
-        state.bits[g], state.dim[g], state.ratio[g], state.noise[g], state.log_alpha[g] = model
+        for name, value in zip(model._fields, model):
+            getattr(self._bank.state, name)[self._g] = value
 
     # --- learning ---------------------------------------------------------------------------------
     def _reset(self, X: Array) -> None:
@@ -340,7 +347,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bank.begin(self._g, d)
         self.n_features_in_ = d
         ratio = min(3.0 / d, 0.5) if bits else 1.0
-        self._model = Model(bits, float(d), ratio, 1.0, math.log(self.concentration))
+        log_alpha = math.log(self.concentration)
+        self._model = Model(
+            bits, float(d), ratio, 1.0, log_alpha, np.full(d, ratio), np.full(d, 0.5)
+        )
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.room[self._g] = min(2, self.max_labels)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
@@ -360,7 +370,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _attend(self, is_new: bool, moved: Labels) -> None:
         """Give some rows a new label together, if there are any. Then reconsider all labels if that
-        is due; otherwise see who else moves to a new label.
+        is due; otherwise see who else moves to a new label, or try to split one that has grown.
         """
         if len(moved):
             z = self._z.copy()
@@ -370,8 +380,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._count_labels()
         if self._n >= self._bank.state.due[self._g]:
             self._reconsider()
-        else:
+        elif is_new or len(moved):
             self._accept(self._swept(self._current()))
+        else:
+            self._split(int(self._z[-1]))
 
     def _restart(self, X: Array) -> None:
         """Learn the past again, which were bits, before the observations X, which are not."""
@@ -407,6 +419,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         born = self._bank.state.born[g]
         born[:K] = np.where(counts == 0, -1, np.where(born[:K] < 0, self._n, born[:K]))
         born[K:] = -1
+        split_at = self._bank.state.split_at[g]
+        split_at[:K] = np.where(
+            counts > 0, np.where(split_at[:K] > 0, split_at[:K], _later(counts)), 0
+        )
+        split_at[K:] = 0
         if (counts > 0).all() and self.max_labels > K:
             room = min(2 * K, self.max_labels)
             self._bank.reserve(labels=room)
@@ -423,7 +440,23 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 break
         changed = _differ(T, self._T) or not np.array_equal(labels, self._z)
         growth = 1.5 if changed or self._n < FEW else 2.0
-        self._bank.state.due[self._g] = math.ceil(growth * self._n)
+        state, counts = self._bank.state, self._clusters.counts
+        state.due[self._g] = math.ceil(growth * self._n)
+        state.split_at[self._g, : len(counts)] = np.where(counts > 0, _later(counts), 0)
+
+    def _split(self, k: int) -> None:
+        """Split label k if that makes the data more probable.
+
+        A rare label can grow several times before the data do, and new states that are hard to
+        recognise are in it.
+        """
+        now = self._current()
+        for z in self._splits(now, np.array([k])):
+            other = self._swept(self._clustering(z))
+            if _is_better(other, now):
+                self._accept(other)
+                break
+        self._bank.state.split_at[self._g, k] = _later(self._clusters.counts[k])
 
     def _search(self, steps: int | None = None) -> _Clustering:
         """Sweep, merge, split and cut until nothing makes the data more probable."""
@@ -598,11 +631,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
                 yield np.where(now.z == gone, kept, now.z)
 
-    def _splits(self, now: _Clustering) -> Iterator[Labels]:
+    def _splits(self, now: _Clustering, of: Labels | None = None) -> Iterator[Labels]:
         """Yield labels in which part of one becomes a new one, where that is more probable."""
         counts = now.clusters.counts
         unused = np.flatnonzero(counts == 0)
-        for k in np.flatnonzero(counts > 1) if len(unused) else ():
+        of = np.flatnonzero(counts > 1) if of is None else of
+        for k in of if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
             x = self._x[rows].astype(np.float64)
             farthest = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
@@ -678,7 +712,7 @@ class MixtureBank:
         state = self.state
         for array in (state.n, state.due, state.doubts, state.square, state.scores.has_T):
             array[g] = 0
-        for array in (state.counts, state.sums, state.is_current, state.hidden):
+        for array in (state.counts, state.sums, state.split_at, state.is_current, state.hidden):
             array[g] = 0
         state.born[g], state.scores.b[g] = -1, -np.inf
 
@@ -789,6 +823,11 @@ def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:
         least = np.argsort(cost, kind="stable")[: 2 * len(used)]
         i, j = i[least], j[least]
     yield from zip(used[i], used[j])
+
+
+def _later(counts: Any) -> Any:
+    """Return how many observations of labels there are when they are examined the next time."""
+    return 2 * counts + 4
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

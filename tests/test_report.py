@@ -130,6 +130,31 @@ def test_a_fraction_is_reached_only_if_its_whole_interval_is_above(solved, verdi
     assert _at_least(0.9, *wilson(2, 2)) is None  # two runs do not decide it
 
 
+def test_agents_without_arguments_are_compared_with_the_skyline(tmp_path):
+    problem = {"name": "lock_bernoulli", "horizon": [5], "switch": [0.2, 0.5]}
+    common = {"seeds": 2, "problem": problem, "solved": {"share": 0.8, "window": 50}}
+    agents = [{"name": "URL"}, {"name": "OnlineURL"}]
+    defaults = Study({**common, "episodes": 150, "agent": agents})
+    latent = {"label": "OracleQ-lat", "name": "Tabular", "on": "latent"}
+    skyline = Study({**common, "episodes": 1000, "agent": [latent]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "_executor", InProcess)
+        runs = [s.run(tmp_path / str(i), quiet=True) for i, s in enumerate((defaults, skyline))]
+    claims = {claim.says: claim for claim in claims_of({}, None, *runs)}
+    assert len(claims) == 4  # for each agent, one of all panels and one of H = 5
+    every = claims["Our aim: URL() with no argument solves every seed of every panel"]
+    assert every.measured == "4 of 4 runs in 2 panels"
+    assert every.holds
+    says = "Our aim: at H = 5, OnlineURL() needs at most 0.4 of the trajectories of OracleQ-lat"
+    at = {s.agent: [] for r in runs for s in r.summaries()}
+    for summary in (s for r in runs for s in r.summaries()):
+        at[summary.agent].append(summary.solved_at)
+    ratios = [a / b for a, b in zip(at["OnlineURL"], at["OracleQ-lat"])]
+    assert claims[says].measured.startswith(f"ratio of medians from {min(ratios):.3f} to")
+    assert claims[says].holds is (max(ratios) <= 0.4)
+    assert len(claims_of({}, None, runs[0])) == 2  # without the skyline
+
+
 def test_claims_are_checked_on_the_runs(reproduction):
     figure = Results(reproduction, "figure1")
     claims = {claim.says: claim for claim in claims_of({"figure1": figure})}

@@ -35,7 +35,7 @@ AGENTS = {
     "PSRL-lat": (lambda: bm.Tabular(bm.PSRL()), LOCK, 600),
     "OracleQ-obs": (lambda: bm.Tabular(Q, on="observation"), LOCK, 1500),
     "URL": (lambda: bm.URL(learner=Q), LOCK, 1500),
-    "URL, exogenous noise": (lambda: bm.URL(learner=Q, batch=20), EXOGENOUS, 300),
+    "URL, exogenous noise": (lambda: bm.URL(learner=Q, batch=20, pool_levels=True), EXOGENOUS, 300),
     "URL, k-means": (lambda: bm.URL(pca_kmeans(3), Q, batch=60, growth=1.5), GAUSS, 1500),
     "URL, mixture": (
         lambda: bm.URL(gmm(3, "spherical", 2), Q, batch=100, iterations=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from helpers import python
 from sklearn.cluster import DBSCAN, KMeans
 
+import blockmdp as bm
 from blockmdp import (
     URL,
     BlockMDP,
@@ -836,3 +838,51 @@ def test_a_horizon_of_one_and_a_single_state_are_problems_too():
     for engine in ENGINES:
         agent = practice(kmeans(1), pool_levels=False).fit(mdp, 50, engine=engine)
         assert agent.value() == 1
+
+
+# --- one decoder, or one for each level -----------------------------------------------------------
+@pytest.mark.parametrize(
+    ("mdp", "pooled"),
+    [
+        (bm.lock_bernoulli(6, 0.2), True),
+        (bm.lock_gaussian(6, 0.5, 0.2), True),
+        (bm.lock_digits(5, seed=1), True),
+        (bm.comblock(6), False),
+        (bm.noisy_lock(6, "directions"), False),
+        (bm.noisy_lock(6, "bits"), False),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_levels_share_a_decoder_unless_they_look_different(mdp, pooled):
+    agent = bm.URL(iterations=1).fit(mdp, 0)
+    assert agent.decoder_.pooled is pooled
+
+
+def test_decoders_of_levels_that_look_different_are_retrained_until_they_know_the_states():
+    mdp = bm.noisy_lock(6, "round", seed=3)
+    agent = bm.URL().fit(mdp, 600, seed=3)
+    assert agent.value() > 0.95 * mdp.optimal_value()
+    trained_at = [refit.k for refit in agent.history_ if refit.k > 0]
+    assert trained_at[0] == 30
+    assert all(later == k + max(30, k // 2) for k, later in itertools.pairwise(trained_at))
+
+
+def test_engines_agree_on_whether_levels_look_different():
+    fits = [
+        bm.URL(iterations=2).fit(bm.noisy_lock(3, "by state", seed=1), 70, seed=2, engine=engine)
+        for engine in ("compiled", "interpreted", "stepwise")
+    ]
+    assert not any(agent.decoder_.pooled for agent in fits)
+    assert len({agent.returns_.tobytes() for agent in fits}) == 1
+
+
+def test_too_few_data_do_not_tell_levels_apart():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agent = bm.URL(batch=2, iterations=1).fit(bm.comblock(4), 20)
+    assert agent.decoder_.pooled
+
+
+def test_pool_levels_is_checked():
+    with pytest.raises(ValueError, match='pool_levels must be True, False or "auto", got 2'):
+        bm.URL(pool_levels=2)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 FORMATS = ("png", "pdf", "svg")
-PARTS = ("fig1", "fig2", "fig3", "untuned", "horizon")  # of `reproduce`
+PARTS = ("fig1", "fig2", "fig3", "untuned", "defaults", "skyline", "horizon")  # of `reproduce`
 
 DESCRIPTION = """\
 Reinforcement learning where a few hidden states produce endless different observations.
@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
 
     reproduce = command(
         *("reproduce", _reproduce, "run the paper's experiments and check its claims"),
-        "Run the experiments of Feng et al. 2020, Section 5 (Figures 1 to 3), an untuned agent on "
+        "Run the experiments of Feng et al. 2020, Section 5 (Figures 1 to 3), untuned agents on "
         "the same problems, and longer horizons. Draw the figures, check every claim, and write a "
         "report. If interrupted, run the same command again to resume.",
     )
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_parts,
         default=(),
         metavar="PART",
-        help="some of fig1, fig2, fig3, untuned and horizon, separated by commas (default: all)",
+        help=f"some of {', '.join(PARTS)}, separated by commas (default: all)",
     )
     seeds = reproduce.add_mutually_exclusive_group()
     seeds.add_argument(

@@ -47,7 +47,12 @@ class Claim:
         return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
 
 
-def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> list[Claim]:
+def claims_of(
+    figures: dict[str, Results],
+    untuned: Results | None = None,
+    defaults: Results | None = None,
+    skyline: Results | None = None,
+) -> list[Claim]:
     """Check all claims for which there are results.
 
     Parameters
@@ -56,6 +61,8 @@ def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> li
         Results of the studies "figure1", "figure2" and "figure3".
     untuned : Results or None, default=None
         Results of the study of the untuned agent.
+    defaults, skyline : Results or None, default=None
+        Results of the studies of agents without arguments, and of OracleQ on latent states.
 
     Returns
     -------
@@ -76,7 +83,8 @@ def claims_of(figures: dict[str, Results], untuned: Results | None = None) -> li
     if "figure1" in figures:
         claims += [_obs_learners_fail(figures["figure1"], H) for H in (5, 10, 20)]
     claims += [claim for row in _PAPER_NEEDS for claim in _oracle_trajectories(every, *row)]
-    return claims + ([] if untuned is None else _untuned(untuned))
+    claims += [] if untuned is None else _untuned(untuned)
+    return claims + ([] if defaults is None else _defaults(defaults, skyline))
 
 
 def as_text(claims: Sequence[Claim]) -> str:
@@ -218,6 +226,41 @@ def _untuned(results: Results) -> list[Claim]:
     ]
 
 
+# the largest share of the skyline's trajectories that we aim at, by horizon
+_SHARES = {"OnlineURL": {5: 0.4, 10: 0.25, 20: 0.15}, "URL": {5: 0.5, 10: 0.3, 20: 0.2}}
+
+
+def _defaults(results: Results, skyline: Results | None) -> list[Claim]:
+    claims = []
+    for agent, shares in _SHARES.items():
+        rows = [(setting, row) for setting, row in results.done if setting.base_label == agent]
+        if not rows:
+            continue
+        solved = sum(row.solved_at is not None for _, row in rows)
+        claims.append(
+            Claim(
+                f"Our aim: {agent}() with no argument solves every seed of every panel",
+                f"{solved} of {len(rows)} runs in {len({s.panel for s, _ in rows})} panels",
+                solved == len(rows),
+            )
+        )
+        horizons = {setting.panel: setting.problem["horizon"] for setting, _ in rows}
+        pairs = _pairs({"defaults": results}, agent, "OracleQ-lat", skyline)
+        for H, share in shares.items():
+            ratios = [_ratio(a.solved_at, b.solved_at) for a, b in pairs if horizons[a.panel] == H]
+            if ratios:
+                claims.append(
+                    Claim(
+                        f"Our aim: at H = {H}, {agent}() needs at most {share} of the trajectories "
+                        "of OracleQ-lat",
+                        f"ratio of medians from {min(ratios):.3f} to {max(ratios):.3f} in "
+                        f"{len(ratios)} panels",
+                        bool(max(ratios) <= share),
+                    )
+                )
+    return claims
+
+
 def horizon_slopes(results: Results) -> list[dict[str, Any]]:
     """Measure how trajectories and seconds grow with the horizon H.
 
@@ -266,11 +309,20 @@ def _slope(H: Any, y: Sequence[float]) -> float:
     return float(np.polyfit(np.log(np.asarray(H)[good]), np.log(np.asarray(y)[good]), 1)[0])
 
 
-def _pairs(figures: dict[str, Results], one: str, other: str) -> list[tuple[Summary, Summary]]:
-    """Return the summaries of two agents in each panel that has both."""
+def _pairs(
+    figures: dict[str, Results],
+    one: str,
+    other: str,
+    more: Results | None = None,
+) -> list[tuple[Summary, Summary]]:
+    """Return the summaries of two agents in each panel that has both.
+
+    more: results that may have the other agent.
+    """
     pairs = []
+    others = [] if more is None else more.summaries()
     for results in figures.values():
-        found = {(s.panel, s.agent): s for s in results.summaries() if s.runs}
+        found = {(s.panel, s.agent): s for s in [*results.summaries(), *others] if s.runs}
         for panel in results.study.panels:
             if (panel, one) in found and (panel, other) in found:
                 pairs.append((found[panel, one], found[panel, other]))

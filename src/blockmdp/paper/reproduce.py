@@ -1,5 +1,6 @@
 """Run the experiments of Feng et al. 2020, Section 5, from the files in `studies/`, and check the
-claims. Two studies go beyond the paper: an untuned agent, and longer horizons.
+claims. Some studies go beyond the paper: an untuned agent, agents without arguments beside the
+paper's skyline, and longer horizons.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ PARTS = {
     "fig2": "figure2",
     "fig3": "figure3",
     "untuned": "untuned",
+    "defaults": "defaults",
+    "skyline": "skyline",
     "horizon": "horizon",
 }
 PAPER_SEEDS = 50
@@ -108,7 +111,7 @@ def reproduce(
             stem = out / (name if y == "average" else f"{name}-sliding")
             figures.save(_figure(name, result, titles, y), stem)
         (out / f"{name}.csv").write_text(result.table("csv") + "\n", encoding="utf-8")
-    claims = claims_of(shown, results.get("untuned"))
+    claims = claims_of(shown, *map(results.get, ("untuned", "defaults", "skyline")))
     growth = horizon_slopes(results["horizon"]) if "horizon" in results else []
     text = as_text(claims)
     (out / "claims.md").write_text(text + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,9 +124,10 @@ class URL(DecodingAgent):
     resample : bool, default=False
         Draw all training data again in each iteration, from all policies so far, as in the paper.
         If False, earlier data are kept.
-    pool_levels : bool, default=True
+    pool_levels : bool or "auto", default="auto"
         Train one decoder for all levels; the learner still knows the level. If False, train one for
-        each level, as in the paper.
+        each level, as in the paper. "auto" does so if levels look different in the first batch, and
+        then retrains the decoders.
     fix_labels : bool, default=True
         Let FixLabel (Algorithm 3) keep the names of confirmed labels when the decoder is retrained.
     min_count : float, default=10
@@ -135,7 +136,8 @@ class URL(DecodingAgent):
         Observations kept as examples of each confirmed label. None keeps all, as in the paper.
     retrain_every : int or None, default=None
         Retrain the decoder after every so many learning episodes, on what the learner has seen.
-        None does not retrain.
+        None retrains only where "auto" found that levels look different: whenever the learning
+        episodes have increased by half. Random trajectories seldom show all states of all levels.
     memory : int or None, default=100_000
         Observations kept for retraining, the newest. None keeps all.
     restarts : int, default=1
@@ -199,7 +201,7 @@ class URL(DecodingAgent):
         growth: float = 1.0,
         test_batch: int | None = None,
         resample: bool = False,
-        pool_levels: bool = True,
+        pool_levels: bool | Literal["auto"] = "auto",
         fix_labels: bool = True,
         min_count: float = 10,
         max_examples: int | None = 500,
@@ -226,6 +228,8 @@ class URL(DecodingAgent):
         ):
             if optional is not None:
                 check_integer(name, optional, least)
+        if pool_levels not in (True, False, "auto"):
+            raise ValueError(f'pool_levels must be True, False or "auto", got {pool_levels!r}')
         if stop_agreement is not None and not 0 <= stop_agreement <= 1:
             raise ValueError(f"stop_agreement must be None or in [0, 1], got {stop_agreement!r}")
         if not 1 <= growth < math.inf:
@@ -427,9 +431,11 @@ class URL(DecodingAgent):
                 f = tsr.decoder(pi, k + 1)  # 6
             elif fresh is not None:
                 f = tsr.retrain(pi, fresh, k + 1)
-            before = simulator.episodes
-            keep = self.retrain_every is not None and not self.resample
-            fresh = simulator.learn(run, f, _optional(self.retrain_every), record=keep)  # 6-7
+            before, until_retraining = simulator.episodes, _optional(self.retrain_every)
+            if until_retraining is None and self.pool_levels == "auto" and not f.pooled:
+                until_retraining = max(int(self.batch), k // 2)
+            keep = until_retraining is not None and not self.resample
+            fresh = simulator.learn(run, f, until_retraining, record=keep)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
         pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
@@ -455,7 +461,7 @@ class URL(DecodingAgent):
             pool_levels=self.pool_levels,
             fix_labels=self.fix_labels,
             Z=LabelStandard(
-                pooled=self.pool_levels,
+                pooled=bool(self.pool_levels),
                 min_count=self.min_count,
                 max_examples=_optional(self.max_examples),
             ),

@@ -37,6 +37,7 @@ from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
 from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard, fix_label
+from blockmdp.url.levels import look_alike
 
 __all__ = ["OnlineDecoder", "OnlineURL"]
 
@@ -256,13 +257,18 @@ class OnlineDecoder:
         ]
         if self._past is not None:
             self._past.append(x)
-            if self.k in DECISIONS and _look_alike(self._past, self.labels):
+            if self.k in DECISIONS and self._look_alike(self._past):
                 relabelled += self._pool(self._past)
             if self.pooled or self.k >= DECISIONS[-1]:
                 self._past = None
         failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
         self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
+
+    def _look_alike(self, past: list[NDArray[Any]]) -> bool:
+        levels = np.concatenate([np.arange(len(x)) for x in past])
+        labels = np.concatenate([z[: len(x)] for x, z in zip(past, self.labels)])
+        return bool(look_alike(Observations(levels, np.concatenate(past)), labels))
 
     def _pool(self, past: list[NDArray[Any]]) -> int:
         """Begin again with one oracle for all levels. Return the number of observations so far."""
@@ -386,52 +392,6 @@ class _NumberedOracle:
 
     def _number(self, label: int) -> int:
         return self.numbers.setdefault(label, len(self.numbers))
-
-
-def _look_alike(past: list[NDArray[Any]], labels: NDArray[np.int64]) -> bool:
-    """Whether most levels have a label in common with the next.
-
-    For each two neighbouring levels, the observations of a label are compared with the mean of a
-    label of the next level and with the mean of the others of their own; of all pairs of labels,
-    the one counts that fits best. Distances are divided by what they are on average if both labels
-    show the same state.
-    """
-    pairs = []
-    for h in range(max(map(len, past)) - 1):
-        both = [(x[h : h + 2].astype(np.float64), z[h : h + 2]) for x, z in zip(past, labels)]
-        x = np.array([x for x, _ in both if len(x) == 2])  # (episodes, 2, d)
-        z = np.array([z for x, z in both if len(x) == 2])
-        fits = [
-            _compare(x[z[:, 0] == one, 0], x[z[:, 1] == other, 1])
-            for one in _large_labels(z[:, 0])
-            for other in _large_labels(z[:, 1])
-        ]
-        if fits:
-            pairs.append(min(fits, key=_misfit))
-    if not pairs:
-        return False
-    best = sorted(pairs, key=_misfit)[: len(pairs) // 2 + 1]  # a label may still be missing
-    gap, distance = (np.concatenate(values) for values in zip(*best))
-    return bool(gap.mean() <= min(0.1 * distance.mean(), gap.std() / math.sqrt(len(gap))))
-
-
-def _misfit(fit: tuple[Any, Any]) -> float:
-    gap, distance = fit
-    return float(gap.mean() / distance.mean())
-
-
-def _large_labels(z: NDArray[np.int64]) -> list[int]:
-    counts = np.bincount(z)
-    return [int(k) for k in np.flatnonzero(counts >= max(3, 0.2 * len(z)))]
-
-
-def _compare(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[Any, Any]:
-    """Return by how much `one` is farther from the mean of `other` than from its own, and how far
-    it is from its own.
-    """
-    n, m = len(one), len(other)
-    own = ((one - one.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
-    return ((one - other.mean(axis=0)) ** 2).sum(axis=1) * (m / (m + 1)) - own, own + 1e-300
 
 
 class _RefittedOracle:

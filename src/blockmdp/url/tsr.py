@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
 from blockmdp.url.doubts import label_counts
 from blockmdp.url.fix_label import LabelStandard, fix_label
+from blockmdp.url.levels import cluster_by_level, look_alike
 
 __all__ = ["TSR", "agreement"]
 
@@ -50,8 +51,9 @@ class TSR:
     stop_agreement : float or None
         Stop when two successive decoders agree on at least this fraction of each label, on fresh
         data and up to a permutation of the labels. None never stops early, as in the paper.
-    pool_levels : bool
-        One decoder for all levels; if False one for each level, as in the paper.
+    pool_levels : bool or "auto"
+        One decoder for all levels; if False one for each level, as in the paper. "auto" decides
+        when the first data are there.
     fix_labels : bool
         Call FixLabel, as in the paper.
     Z : LabelStandard
@@ -72,7 +74,7 @@ class TSR:
     resample: bool
     growth: float
     stop_agreement: float | None
-    pool_levels: bool
+    pool_levels: bool | Literal["auto"]
     fix_labels: bool
     Z: LabelStandard
     memory: int | None = None
@@ -203,6 +205,8 @@ class TSR:
         """Line 7. Where the oracle fails, the last one is kept with the names of its labels."""
         key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
         last = self.f
+        if self.pool_levels == "auto":
+            self.pool_levels = self.Z.pooled = look_alike(*cluster_by_level(D)) is not False
         if self.pool_levels:
             parts = [(D.x, key, last.fitted[0])]
         else:

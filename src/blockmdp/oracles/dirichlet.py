@@ -827,7 +827,7 @@ def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:
 
 def _later(counts: Any) -> Any:
     """Return how many observations of labels there are when they are examined the next time."""
-    return 2 * counts + 4
+    return counts + np.where(counts < FEW, np.maximum(counts // 2, 2), counts)
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

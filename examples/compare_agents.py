@@ -28,8 +28,8 @@ print(f"optimal value {m.optimal_value()}, random actions {m.value(m.uniform_pol
 # best that can be expected.
 agents = {
     "latent states": bm.Tabular(bm.UCBVI()),
-    "OnlineURL": bm.OnlineURL(pool_levels=False),
-    "URL": bm.URL(learner=bm.UCBVI()),
+    "OnlineURL": bm.OnlineURL(),
+    "URL": bm.URL(),
     "PCID": bm.PCID(n=300),
 }
 for label, agent in agents.items():
@@ -43,8 +43,9 @@ for label, agent in agents.items():
 #
 # - ``OnlineURL`` learns its decoder from the learner's own episodes. The farther the learner gets,
 #   the more the decoder sees.
-# - ``URL`` trains its decoder first, mostly on random actions. They rarely survive to the last
-#   levels, so it knows the states there less well.
+# - ``URL`` trains its decoders first, on random actions. They rarely survive to the last levels, so
+#   it trains again whenever the learner's episodes have increased by half. That is why it learns
+#   later.
 # - ``PCID`` assumes that all episodes start in the same state. Here there are two.
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 window = 50
@@ -52,7 +53,7 @@ for i, (label, agent) in enumerate(agents.items()):
     y = np.convolve(agent.returns_, np.ones(window) / window, mode="valid")
     left.plot(agent.trajectories_[window - 1 :], y, color=f"C{i}", label=label)
     if hasattr(agent, "accuracy"):
-        right.plot(agent.accuracy(), "o-", color=f"C{i}", label=label)
+        right.plot(agent.accuracy(), "o-", color=f"C{i}", ms=12 - 3 * i, label=label)
 left.axhline(m.optimal_value(), color="0.4", lw=0.8, label="optimum")
 left.set(xlabel="trajectories of any kind", ylabel=f"mean of {window} returns", xlim=(0, None))
 left.legend(frameon=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 
@@ -356,6 +357,52 @@ def test_states_are_found_behind_strong_noise_that_hides_them():
     assert adjusted_rand_score(states, oracle.labels_) > 0.99
     fresh = (np.eye(10)[states] + noise[::-1]) @ turn
     assert adjusted_rand_score(states, oracle.predict(fresh)) > 0.99
+
+
+def test_a_state_keeps_one_label_if_its_noise_does_not_fill_all_dimensions():
+    random = np.random.default_rng(2)
+    turn = np.linalg.qr(random.normal(size=(9, 9)))[0]
+    for d, n, scale in itertools.product((1, 2, 5), (60, 500, 1500), (1e-3, 1.0)):
+        noise = np.zeros((n, 9))
+        noise[:, :d] = scale * random.normal(size=(n, d))
+        for x in (noise, noise @ turn, noise + np.arange(9)):
+            assert len(np.unique(DirichletMixture().fit(x).labels_)) == 1
+    states = random.integers(3, size=600)
+    x = np.pad(5.0 * np.eye(4)[states] + 0.3 * random.normal(size=(600, 4)), ((0, 0), (0, 5)))
+    assert adjusted_rand_score(states, DirichletMixture().fit(x @ turn).labels_) == 1.0
+
+
+def test_a_label_is_split_as_soon_as_it_has_grown_by_half():
+    random = np.random.default_rng(0)
+    common, near, other = (
+        random.normal(size=(n, 6)) + mean
+        for n, mean in ((2000, 30.0 * np.eye(6)[0]), (6, 0.0), (40, 5.0 * np.eye(6)[1]))
+    )
+    oracle = DirichletMixture().fit(np.concatenate([common, near, other[:2]]))
+    assert oracle.n_labels_ == 2  # the two rare states still look like one
+    for row in other[2:]:
+        oracle.partial_fit(row[None])
+    assert len(oracle.labels_) < 1.5 * 2008  # so they are not reconsidered as a whole
+    assert len(np.unique(oracle.labels_)) == 3
+
+
+def test_small_labels_are_hidden_only_if_they_are_many_and_hold_few_rows():
+    random = np.random.default_rng(4)
+
+    def shown(n_small, rows_each):
+        x = np.concatenate(
+            [random.normal(size=(800, 12))]
+            + [random.normal(size=12) * 40 + random.normal(size=(rows_each, 12))] * n_small
+        )
+        x[800:] += 100.0 * np.repeat(random.normal(size=(n_small, 12)), rows_each, axis=0)
+        oracle = DirichletMixture()
+        for rows in np.array_split(x[random.permutation(len(x))], 40):
+            oracle.partial_fit(rows)
+        return len(np.unique(oracle.labels_))
+
+    assert shown(1, 4) == 2  # a rare state is a state
+    assert shown(10, 4) == 1  # ten of them are outliers
+    assert shown(10, 40) == 11  # unless they are not so rare
 
 
 def test_outliers_get_the_closest_large_label():

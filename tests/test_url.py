@@ -26,6 +26,7 @@ from blockmdp import (
     QLearning,
     lock_bernoulli,
     lock_gaussian,
+    rng,
 )
 from blockmdp.decoders import constant_decoder
 from blockmdp.oracles import gmm, pca_dbscan_svm, pca_kmeans
@@ -865,6 +866,35 @@ def test_decoders_of_levels_that_look_different_are_retrained_until_they_know_th
     trained_at = [refit.k for refit in agent.history_ if refit.k > 0]
     assert trained_at[0] == 30
     assert all(later == k + max(30, k // 2) for k, later in itertools.pairwise(trained_at))
+
+
+def test_each_level_gets_a_mixture_that_learns_its_noise():
+    mdp = bm.comblock(4, seed=1)  # its noise does not fill all dimensions
+    agent = bm.URL().fit(mdp, 800, seed=1)
+    assert not agent.decoder_.pooled
+    assert agent.accuracy().min() == 1.0
+    assert agent.value() > 0.95 * mdp.optimal_value()
+
+
+@pytest.mark.parametrize("pool_levels", [True, "auto"])
+def test_numbers_that_are_missing_or_huge(pool_levels):
+    class Scaled(bm.Emission):
+        n_states, dim = 3, 3
+
+        def __init__(self, scale):
+            self.scale = scale
+
+        def sample(self, level, states, keys):
+            return self.scale * (np.eye(3)[states] + 0.1 * rng.normals(keys, 3))
+
+    def fit(scale):
+        m = bm.lock_bernoulli(4, 0.2)
+        m = bm.BlockMDP(m.initial, m.transitions, m.rewards, emission=Scaled(scale))
+        return bm.URL(KMeans(3, n_init=2), pool_levels=pool_levels).fit(m, 300)
+
+    with pytest.raises(ValueError, match="observations must be finite numbers: some are NaN"):
+        fit(np.nan)
+    assert fit(1e20).accuracy().min() == 1.0
 
 
 def test_engines_agree_on_whether_levels_look_different():

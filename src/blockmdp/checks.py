@@ -7,9 +7,28 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_integer", "warn"]
+import numpy as np
+
+__all__ = ["check_finite", "check_integer", "warn"]
 
 _PACKAGE = str(Path(__file__).parent)
+
+
+def check_finite(x: Any) -> None:
+    """Check observations for numbers that are missing.
+
+    Parameters
+    ----------
+    x : ndarray
+        Observations.
+
+    Raises
+    ------
+    ValueError
+        If one is NaN or infinite.
+    """
+    if not np.isfinite(x).all():
+        raise ValueError("observations must be finite numbers: some are NaN or infinite")
 
 
 def check_integer(name: str, value: Any, least: int = 0) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import saving
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import Decoder
 
 __all__ = ["Policy", "load", "with_labels"]
@@ -190,8 +190,8 @@ def with_labels(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:
 
 
 def _finite(x: NDArray[Any]) -> NDArray[Any]:
-    if x.dtype.kind in "fc" and not np.isfinite(x).all():
-        raise ValueError("observations must be finite numbers: some are NaN or infinite")
+    if x.dtype.kind in "fc":
+        check_finite(x)
     if x.dtype.kind not in "buif":
         raise ValueError(f"observations must be arrays of numbers, got dtype {x.dtype}")
     return x

@@ -35,6 +35,26 @@ class Observations:
             np.concatenate([self.levels, other.levels]), np.concatenate([self.x, other.x])
         )
 
+    def order(self) -> NDArray[np.int64]:
+        """Sort by level and by the numbers, the last first.
+
+        Engines hand over observations in different orders.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Indices of the observations.
+        """
+        flat = self.x.reshape(len(self.x), -1)
+        for width in (4, 64, flat.shape[1]):  # the first few nearly always suffice
+            keys = flat[:, -width:]
+            order = np.lexsort((*keys.T, self.levels))
+            one, other = order[1:], order[:-1]
+            same = self.levels[one] == self.levels[other]
+            if not (keys[one[same]] == keys[other[same]]).all(axis=1).any():
+                break
+        return order
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:

@@ -199,8 +199,8 @@ def learn_rows(bank, groups, rows, first, moved):
             candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
             x = bank.x[g, : n + 1]
             size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
-        is_large = bank.counts[g, label] >= bank.split_at[g, label]
-        if is_new or size > 0 or is_large or n + 1 >= bank.due[g]:
+        has_grown = bank.counts[g, label] >= bank.split_at[g, label]
+        if is_new or size > 0 or has_grown or n + 1 >= bank.due[g]:
             return i + 1, is_new, size, True
     return m, False, 0, False
 

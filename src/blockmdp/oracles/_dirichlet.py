@@ -95,13 +95,13 @@ def evidence(model, clusters, square):
         score, best_model = evidence_of_bits(model, clusters)
         return total + score, best_model
     if n < 2:
-        return total, with_noise(model, 1.0, 1.0)
+        return total, with_noise(model, model.dim, 1.0, 1.0)
     within = max(within, 1e-12 * square) + 1e-300
     used = np.flatnonzero(counts)
     U = len(used)
     if U > MANY:
         best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
-        return total + best, with_noise(model, best_ratio, best_noise)
+        return total + best, with_noise(model, model.dim, best_ratio, best_noise)
     gram = np.zeros((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
@@ -131,21 +131,13 @@ def evidence(model, clusters, square):
             best = score
             best_ratio = ratio
             best_noise = Q / ((n - 1) * model.dim)
-    return total + best, with_noise(model, best_ratio, best_noise)
+    return total + best, with_noise(model, model.dim, best_ratio, best_noise)
 
 
 @jit
-def with_noise(model, ratio, noise, dim=-1.0):
-    """Return a model with another ratio and noise, and with another dimension if that is >= 0."""
-    return Model(
-        model.bits,
-        model.dim if dim < 0.0 else dim,
-        ratio,
-        noise,
-        model.log_alpha,
-        model.depends,
-        model.typical,
-    )
+def with_noise(model, dim, ratio, noise):
+    """Return a model with another dimension, ratio and noise."""
+    return Model(model.bits, dim, ratio, noise, model.log_alpha, model.depends, model.typical)
 
 
 @jit
@@ -345,7 +337,7 @@ def linear_scores(model, clusters, mean, W, b):
     """
     K, d = clusters.sums.shape
     g = np.empty(K)
-    alike = with_noise(model, model.ratio, 1.0, 0.0)
+    alike = with_noise(model, 0.0, model.ratio, 1.0)
     common_mean(alike, clusters, mean)
     for k in range(K):
         if clusters.counts[k] == 0:

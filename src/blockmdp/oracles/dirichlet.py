@@ -132,6 +132,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bank.reserve(rows=n)
         self._bank.state.raw[0, :n], self._bank.state.n[0] = rows, n
         self._reshape(None, np.zeros(n, np.int64))
+        dim = self._noise_dimensions(self._current())  # of all data: too few rather than too many
+        self._model = self._model._replace(dim=dim)
         self._reconsider()
         self._bank.finish(np.zeros(1, np.int64), {0})
         return self

@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
+from blockmdp.checks import check_finite
 from blockmdp.oracles.scores import Predictor, to_scores
 
 __all__ = [
@@ -410,8 +411,7 @@ def fit_oracle(
     if len(x) == 0:
         return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
     x = _as_floats(x)
-    if not np.isfinite(x).all():
-        raise ValueError("observations must be finite numbers, but some are NaN or infinite")
+    check_finite(x)
     if (x == x[0]).all():
         note = f"a single label: all of {len(x)} observations are the same"
         return FittedOracle(ConstantPredictor(), 1, (note,))

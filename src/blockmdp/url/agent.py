@@ -14,7 +14,7 @@ from blockmdp.agents.base import DecodingAgent, check_learner
 from blockmdp.checks import check_integer
 from blockmdp.history import Refit
 from blockmdp.learners import PSRL, Learner, OracleQ
-from blockmdp.oracles import AutoOracle, check_is_oracle
+from blockmdp.oracles import check_is_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.url.doubts import unsettled, warn_of_doubts
@@ -106,8 +106,8 @@ class URL(DecodingAgent):
     ----------
     oracle : estimator or None, default=None
         Scikit-learn clusterer or mixture that learns to decode observations. None is
-        `blockmdp.oracles.AutoOracle()`, which chooses the kind of mixture and the number of labels
-        from the data.
+        `blockmdp.oracles.AutoOracle()` if all levels share one decoder, and
+        `blockmdp.oracles.DirichletMixture()` if each has its own. Both find the number of labels.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
     batch : int, default=30
@@ -415,7 +415,7 @@ class URL(DecodingAgent):
         self.returns_ = np.concatenate([a.returns for a in attempts])
         self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
         doubts = unsettled(best.history, best.returns, best.counts)
-        warn_of_doubts(self._oracle, best.history, best.returns, doubts)
+        warn_of_doubts(best.oracle, best.history, best.returns, doubts)
 
     def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
         """One restart (lines 3-11)."""
@@ -441,17 +441,13 @@ class URL(DecodingAgent):
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         policy = Policy(pi, f, simulator.observation_shape)
         return _Attempt(
-            policy, run.tables, run.returns, trajectories, tsr.history, tsr.counts()
+            policy, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
         )  # 11
-
-    @property
-    def _oracle(self) -> Any:
-        return AutoOracle() if self.oracle is None else self.oracle
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         return TSR(
             simulator,
-            self._oracle,
+            self.oracle,
             J=int(self.iterations),
             B=int(self.batch),
             B_test=int(max(self.batch // 10, 10) if self.test_batch is None else self.test_batch),
@@ -485,4 +481,5 @@ class _Attempt:
     returns: NDArray[np.float64]
     trajectories: NDArray[np.int64]
     history: list[Refit]
+    oracle: Any
     counts: list[NDArray[np.int64]]

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp.checks import check_finite
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.trajectories import Observations
 
 __all__ = ["cluster_by_level", "look_alike"]
 
+Array = NDArray[np.float64]
+
 CLEARLY = 0.1  # share of the noise by which labels of two levels differ if these look different
+FEWEST, LARGE = 3, 0.2  # observations of a label, and their share, to compare it with another
 
 
 def look_alike(data: Observations, labels: NDArray[np.int64]) -> bool | None:
     """Whether most levels have a label in common with the next; None if that cannot be told.
 
-    For each two neighbouring levels, the observations of a label are compared with the mean of a
-    label of the next level and with the mean of the others of their own; of all pairs of labels,
-    the one counts that fits best. Distances are divided by what they are on average if both labels
-    show the same state.
+    For each two neighbouring levels, the observations of a label are compared with the closest mean
+    of a label of the next level and with the mean of the others of their own; the label that fits
+    best counts. Distances are divided by what they are on average if both means are of one state.
 
     Parameters
     ----------
@@ -38,16 +40,17 @@ def look_alike(data: Observations, labels: NDArray[np.int64]) -> bool | None:
         The answer.
     """
     x = data.x.reshape(len(data.x), -1).astype(np.float64)
-    at = [np.flatnonzero(data.levels == h) for h in range(int(data.levels.max()) + 1)]
+    levels = []
+    for h in range(int(data.levels.max()) + 1):
+        at = np.flatnonzero(data.levels == h)
+        rows = [x[at[labels[at] == k]] for k in np.unique(labels[at])]
+        levels.append([each for each in rows if len(each) >= FEWEST])
     pairs = []
-    for one, other in itertools.pairwise(at):
-        fits = [
-            _compare(x[one[labels[one] == i]], x[other[labels[other] == j]])
-            for i in _large_labels(labels[one])
-            for j in _large_labels(labels[other])
-        ]
-        if fits:
-            pairs.append(min(fits, key=_misfit))
+    for one, other in itertools.pairwise(levels):
+        n = sum(map(len, one))
+        large = [_compare(rows, other) for rows in one if other and len(rows) >= LARGE * n]
+        if large:
+            pairs.append(min(large, key=_misfit))
     if not pairs:
         return None
     best = sorted(pairs, key=_misfit)[: len(pairs) // 2 + 1]  # a label may still be missing
@@ -68,33 +71,33 @@ def cluster_by_level(data: Observations) -> tuple[Observations, NDArray[np.int64
     Returns
     -------
     data : Observations
-        The same, in an order that depends on nothing but them.
+        The same, in an order that depends on nothing but them, and divided by the largest.
     labels : ndarray of shape (n,)
         Their labels.
     """
-    flat = data.x.reshape(len(data.x), -1).astype(np.float64)
-    order = np.lexsort((*flat.T, data.levels))
-    levels, x = data.levels[order], flat[order]
+    check_finite(data.x)
+    order = data.order()
+    levels, x = data.levels[order], data.x[order].reshape(len(order), -1).astype(np.float64)
+    x /= np.abs(x).max() + 1e-300  # the mixture rejects huge numbers, other oracles do not
     labels = np.zeros(len(x), np.int64)
     for h in np.unique(levels):
         labels[levels == h] = DirichletMixture().fit(x[levels == h]).labels_
     return Observations(levels, x), labels
 
 
-def _misfit(fit: tuple[Any, Any]) -> float:
+def _misfit(fit: tuple[Array, Array]) -> float:
     gap, distance = fit
     return float(gap.mean() / distance.mean())
 
 
-def _large_labels(z: NDArray[np.int64]) -> list[int]:
-    counts = np.bincount(z)
-    return [int(k) for k in np.flatnonzero(counts >= max(3, 0.2 * len(z)))]
-
-
-def _compare(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[Any, Any]:
-    """Return by how much `one` is farther from the mean of `other` than from its own, and how far
-    it is from its own.
+def _compare(rows: Array, others: list[Array]) -> tuple[Array, Array]:
+    """Return by how much rows are farther from the closest mean of others than from their own, and
+    how far they are from their own.
     """
-    n, m = len(one), len(other)
-    own = ((one - one.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
-    return ((one - other.mean(axis=0)) ** 2).sum(axis=1) * (m / (m + 1)) - own, own + 1e-300
+    n = len(rows)
+    own = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
+    gaps = [
+        ((rows - other.mean(axis=0)) ** 2).sum(axis=1) * (len(other) / (len(other) + 1))
+        for other in others
+    ]
+    return np.min(gaps, axis=0) - own, own + 1e-300

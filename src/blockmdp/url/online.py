@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.agents.base import DecodingAgent, check_learner
+from blockmdp.checks import check_finite
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.jit import interpreted
@@ -242,8 +243,7 @@ class OnlineDecoder:
         """
         length = int(episode.lengths[0])
         x = episode.x[0, : length + 1].reshape(length + 1, -1)
-        if not np.isfinite(x).all():
-            raise ValueError("observations must be finite numbers: some are NaN or infinite")
+        check_finite(x)
         self.actions[self.k], self.rewards[self.k] = episode.actions[0], episode.rewards[0]
         self.lengths[self.k] = length
         self.k += 1

@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from blockmdp import rng, streams
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
+from blockmdp.oracles import AutoOracle, DirichletMixture
 from blockmdp.oracles.fitting import fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -35,8 +36,8 @@ class TSR:
     ----------
     simulator : Simulator
         Where trajectories come from.
-    oracle : estimator
-        Learns to decode their observations.
+    oracle : estimator or None
+        Learns to decode their observations. None chooses one when `pool_levels` is decided.
     J : int
         Iterations in each call, if not stopped early.
     B : int
@@ -180,9 +181,7 @@ class TSR:
     def _shuffled(self, new: Observations) -> Observations:
         """Shuffle, so that forgetting old observations favours no latent state."""
         key = rng.key(streams.estimator(self.simulator.seed), 2**40 + self.restart, self.fits)
-        flat = new.x.reshape(len(new), -1)
-        sort = np.lexsort((*flat.T, new.levels))  # engines hand them over in different orders
-        at = sort[np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])]
+        at = new.order()[np.argsort(rng.uniforms(rng.children(key, 0, len(new)), 1)[:, 0])]
         return Observations(new.levels[at], new.x[at])
 
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
@@ -207,6 +206,8 @@ class TSR:
         last = self.f
         if self.pool_levels == "auto":
             self.pool_levels = self.Z.pooled = look_alike(*cluster_by_level(D)) is not False
+        if self.oracle is None:
+            self.oracle = AutoOracle() if self.pool_levels else DirichletMixture()
         if self.pool_levels:
             parts = [(D.x, key, last.fitted[0])]
         else:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.cluster.hierarchy import cut_tree, linkage
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
@@ -294,6 +295,13 @@ def test_hundreds_of_states_are_found_when_each_was_seen_a_few_times():
     m = bm.random_block_mdp(horizon=3, n_states=160, seed=0)
     x, states = observations(m, 1, 800, np.full(160, 1 / 160))
     assert adjusted_rand_score(states, DirichletMixture().partial_fit(x).labels_) > 0.99
+
+
+def test_a_tree_is_cut_as_scipy_cuts_it():
+    for n in (3, 10, 60):
+        tree = linkage(np.random.default_rng(n).normal(size=(n, 3)), "ward")
+        for K in range(1, n + 1):
+            assert np.array_equal(dirichlet._cut(tree, K), cut_tree(tree, K)[:, 0])
 
 
 def test_a_few_rows_are_recognised_as_a_new_state_together():

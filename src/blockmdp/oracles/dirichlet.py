@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.stats import chi2
@@ -664,7 +664,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tree = linkage(pdist(self._x), "ward")
         K, score = best_cut(self._model, self._x, tree, self._square)
         if score > now.score and self.max_labels >= K:
-            yield _renamed(now.z, cut_tree(tree, K)[:, 0].astype(np.int64))
+            yield _renamed(now.z, _cut(tree, K))
 
     def _is_crowded(self, now: _Clustering) -> bool:
         """Whether rows of the largest label have more close neighbours than rows of one Gaussian.
@@ -860,6 +860,16 @@ def _renamed(old: Labels, new: Labels) -> Labels:
     renamed = np.empty(n, np.int64)
     renamed[rows] = names
     return np.asarray(renamed[new], np.int64)
+
+
+def _cut(tree: Array, K: int) -> Labels:
+    """Return the labels of the rows after all but the last K - 1 mergers of a tree."""
+    n = len(tree) + 1
+    root = np.arange(2 * n - K)
+    for i in range(n - K - 1, -1, -1):
+        root[tree[i, :2].astype(np.int64)] = root[n + i]
+    first, labels = np.unique(root[:n], return_index=True, return_inverse=True)[1:]
+    return np.asarray(np.argsort(np.argsort(first))[labels], np.int64)
 
 
 def _are_bits(X: Array) -> bool:

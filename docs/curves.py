@@ -57,6 +57,25 @@ def locks() -> None:
     few.save(IMG / "locks.png", optimize=True)
 
 
+def noise(folder: str | Path = OUT.parent / "noise") -> None:
+    """Print the values of `blockmdp run studies/noise.toml` as shares of the skyline's."""
+    runs = bm.Results(folder).frame()
+    keys = ["problem.horizon", "problem.noise", "seed"]
+    value = runs.pivot_table("final", keys, "agent", sort=False)
+    shares = value.drop(columns="likelihood").div(value["likelihood"], axis=0)
+    for H, of_H in shares.groupby(level=0):
+        agents = [agent for agent in of_H if of_H[agent].notna().any()]
+        print(f"\n| H = {H} | {' | '.join(agents)} | likelihood, value |")
+        print("|---" * (len(agents) + 2) + "|")
+        for kind, of_kind in of_H.groupby(level=1, sort=False):
+            cells = [
+                f"{(each >= 0.95).sum()} of {len(each)} (lowest {each.min():.3f})"
+                for each in (of_kind[agent].dropna() for agent in agents)
+            ]
+            best = value["likelihood"].xs((H, kind)).mean()
+            print(f"| {kind} | {' | '.join(cells)} | {best:.3f} |")
+
+
 def url() -> None:
     practical = [
         with_oracle("pca_kmeans", 3, label="URL, KMeans", batch=batch, when={"horizon": H})
@@ -156,6 +175,7 @@ PAGES = {
     "auto-oracle": auto_oracle,
     "locks": locks,
     "held-out": held_out,
+    "noise": noise,
 }
 
 if __name__ == "__main__":

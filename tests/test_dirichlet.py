@@ -219,14 +219,20 @@ def test_it_finds_the_states_of_the_papers_locks():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6), st.booleans())
-def test_labels_changes_and_statistics_stay_consistent(seed, n, d, bits):
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.booleans(),
+    st.sampled_from([None, 1, 8, 20]),
+)
+def test_labels_changes_and_statistics_stay_consistent(seed, n, d, bits, memory):
     random = np.random.default_rng(seed)
     x = random.normal(size=(n, d)) * 10.0 ** random.integers(-3, 4)
     x[random.random(n) < 0.3] = x[0]
     if bits:
         x = (x > 0).astype(float)
-    oracle = DirichletMixture(max_labels=4)
+    oracle = DirichletMixture(max_labels=4, memory=memory)
     before = np.zeros(0, np.int64)
     for row in x:
         oracle.partial_fit(row[None])
@@ -235,12 +241,45 @@ def test_labels_changes_and_statistics_stay_consistent(seed, n, d, bits):
         before = oracle.labels_.copy()
     assert len(oracle.labels_) == n
     assert oracle.labels_.max() < oracle.n_labels_ <= 4
-    kept = oracle._x[:n].astype(np.float64)
-    counts, sums = statistics(kept, oracle.labels_, len(oracle._clusters.counts))
+    assert oracle._n == n if memory is None else oracle._n <= max(memory, 4)
+    kept = oracle._x.astype(np.float64)
+    counts, sums = statistics(kept, oracle._z, len(oracle._clusters.counts))
+    assert np.array_equal(oracle.labels_[oracle._places()], oracle._z)
     assert np.array_equal(counts, oracle._clusters.counts)
     tolerance = 1e-5 * np.abs(kept).max() + 1e-12
     assert sums == pytest.approx(oracle._clusters.sums, rel=1e-5, abs=tolerance)
     assert set(oracle.predict(x)) <= set(oracle.labels_)
+
+
+def test_old_observations_are_forgotten_but_neither_rare_states_nor_labels():
+    random = np.random.default_rng(0)
+    states = np.concatenate([[0, 1, 2] * 5, random.integers(2, size=3_000), [2, 3] * 5])
+    x = 5.0 * np.eye(8)[states] + 0.5 * random.normal(size=(len(states), 8))
+    oracle = DirichletMixture(memory=120)
+    for rows in np.array_split(x, 1_000):
+        oracle.partial_fit(rows)
+    assert oracle._n <= 120
+    assert oracle._bank.state.raw.shape[1] <= 256
+    assert adjusted_rand_score(states, oracle.labels_) == 1.0
+    assert adjusted_rand_score(states, oracle.predict(x)) == 1.0
+    again = pickle.loads(pickle.dumps(oracle)).partial_fit(x[:50])
+    assert np.array_equal(again.labels_[:-50], oracle.labels_)
+
+
+def test_labels_of_forgotten_observations_follow_those_that_were_kept():
+    random = np.random.default_rng(1)
+    one, other = (random.normal(size=(n, 3)) for n in (400, 4_000))
+    one[:, 0] += np.where(np.arange(400) % 2, 2.5, -2.5)  # two states, or so it seems at first
+    other[:, 0] += random.uniform(-4, 4, size=4_000)  # until the gap is filled
+    oracle = DirichletMixture(memory=500)
+    labels = np.zeros(0, np.int64)
+    for rows in np.array_split(np.concatenate([one, other]), 200):
+        oracle.partial_fit(rows)
+        labels = np.concatenate([labels, np.zeros(len(rows), np.int64)])
+        at = np.union1d(oracle.changed_labels(), np.arange(len(labels) - len(rows), len(labels)))
+        labels[at] = oracle.labels_[at]
+        assert np.array_equal(labels, oracle.labels_)
+    assert set(labels) <= set(oracle._shown)
 
 
 def test_bits_that_turn_out_to_be_numbers_are_learnt_again():
@@ -284,10 +323,11 @@ def test_invalid_parameters_are_refused():
         ({"concentration": 0.0}, "concentration must be a number > 0, got 0.0"),
         ({"concentration": float("nan")}, "concentration must be a number > 0"),
         ({"concentration": "x"}, "concentration must be a number > 0"),
+        ({"memory": 0}, "memory must be an integer >= 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             DirichletMixture(**wrong).fit(gaussians()[0])
-    parameters = {"concentration": 0.5, "max_labels": 7}
+    parameters = {"concentration": 0.5, "max_labels": 7, "memory": 90}
     assert clone(DirichletMixture(**parameters)).get_params() == parameters
 
 

@@ -49,6 +49,33 @@ def test_engines_agree_bit_for_bit(pooled, learner):
         assert np.array_equal(one.confusion(50), other.confusion(50))
 
 
+@pytest.mark.parametrize("oracle", [None, KMeans(3, n_init=2)])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_memory_is_bounded_and_learning_goes_on(oracle, pooled, monkeypatch):
+    kept = []
+    learn = OnlineDecoder.learn
+
+    def spy(self, episode):
+        result = learn(self, episode)
+        if self._bank is not None:
+            kept.append(self._bank.state.n.sum())
+        else:
+            kept.append(sum(len(x) for f in self.oracles for x in f.data))
+        return result
+
+    monkeypatch.setattr(OnlineDecoder, "learn", spy)
+    m = bm.lock_gaussian(4, 0.2, 0.1, seed=1)
+    agent = bm.OnlineURL(oracle, pool_levels=pooled, memory=500).fit(m, 600, seed=1)
+    assert max(kept) <= (500 if oracle is None else 1_000)
+    assert kept[-1] < 3_000
+    assert agent.value() == pytest.approx(m.optimal_value(), rel=0.05)
+
+
+def test_memory_is_checked():
+    with pytest.raises(ValueError, match="memory must be an integer >= 1, got 0"):
+        bm.OnlineURL(memory=0)
+
+
 def test_two_runs_of_one_seed_are_the_same_and_of_another_not():
     m = bm.comblock(8, seed=0)
     one, same, other = (
@@ -60,10 +87,11 @@ def test_two_runs_of_one_seed_are_the_same_and_of_another_not():
 
 @pytest.mark.parametrize("oracle", [DirichletMixture(), AutoOracle(), KMeans(3, n_init=2)])
 @pytest.mark.parametrize("pooled", [True, False])
-def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled):
+@pytest.mark.parametrize("memory", [None, 125])
+def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled, memory):
     m = bm.comblock(4, n_actions=3, seed=3)
     simulator = make_simulator(m, 0)
-    f = OnlineDecoder(oracle, 4, 50, pool_levels=pooled, key=np.uint64(1))
+    f = OnlineDecoder(oracle, 4, 50, pool_levels=pooled, key=np.uint64(1), memory=memory)
     seen = []
     for k in range(50):
         episode = simulator.rollout([Policy(m.uniform_policy(), f)], 1, "learn")
@@ -75,7 +103,8 @@ def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled):
     assert f.labels.max() < f.n_labels
     x, levels = np.concatenate(seen), np.tile(np.arange(5), 50)
     read = f.decode(levels, x).reshape(50, 5)
-    assert (read == f.labels).mean() > 0.9  # but for what has changed since it was last looked at
+    # but for what has changed since it was last looked at, or forgotten
+    assert (read == f.labels).mean() > (0.9 if memory is None else 0.8)
     assert np.array_equal(f.decoder().decode(levels, x).reshape(50, 5), read)
 
 

@@ -61,11 +61,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Concentration alpha of the Dirichlet process. Smaller values give fewer labels.
     max_labels : int, default=500
         Largest number of labels.
+    memory : int or None, default=None
+        Observations that `partial_fit` keeps. When there are more, it forgets the older half of
+        those of each label, but none of a rare label. None keeps all.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        Labels of all observations so far. Outliers have the label that is closest.
+        Labels of all observations so far, also of those forgotten. Outliers have the label that is
+        closest.
     n_labels_ : int
         Number of labels: one more than the largest in use.
     evidence_ : float
@@ -104,9 +108,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     2
     """
 
-    def __init__(self, concentration: float = 0.01, max_labels: int = 500) -> None:
+    def __init__(
+        self, concentration: float = 0.01, max_labels: int = 500, memory: int | None = None
+    ) -> None:
         self.concentration = concentration
         self.max_labels = max_labels
+        self.memory = memory
 
     def fit(self, X: Any, y: None = None) -> DirichletMixture:
         """Learn from a data set, and forget what was learnt before.
@@ -235,8 +242,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Labels:
         """Labels of all observations so far."""
-        labels = self._z if self._reported is None else self._reported
-        labels = labels.view()
+        labels = self._shown.view()
+        if self._forgotten is not None:
+            kept, every = self._forgotten.kept, self._forgotten.labels
+            labels = np.concatenate([every, labels[len(kept) :]])
+            labels[kept] = self._shown[: len(kept)]
         labels.setflags(write=False)
         return labels
 
@@ -301,6 +311,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self._bank.state.z[self._g, : self._n])
 
     @property
+    def _shown(self) -> Labels:
+        """Labels of the rows, for others to see."""
+        return self._z if self._reported is None else self._reported
+
+    @property
     def _square(self) -> float:
         return float(self._bank.state.square[self._g])
 
@@ -356,6 +371,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.room[self._g] = min(2, self.max_labels)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
+        self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
         self._n_forgot = 0  # number of rows when `_forget_shape` was last tried
         self._before: Labels | None = None  # labels of earlier rows, before they changed
@@ -363,6 +379,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         check_integer("max_labels", self.max_labels, 1)
+        if self.memory is not None:
+            check_integer("memory", self.memory, 1)
         alpha = self.concentration
         if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
             raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
@@ -389,10 +407,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restart(self, X: Array) -> None:
         """Learn the past again, which were bits, before the observations X, which are not."""
-        before, past = self.labels_.copy(), self._raw.astype(np.float64)
+        before, past = self._shown.copy(), self._raw.astype(np.float64)
+        forgotten = self._forgotten
         self._reset(np.concatenate([past, X]))
         self._bank.learn_rows(np.full(len(past), self._g), past - self._centre)
-        self._before = before
+        self._before, self._forgotten = before, forgotten
 
     def _current(self) -> _Clustering:
         clusters = Clusters(self._clusters.counts.copy(), self._clusters.sums.copy())
@@ -575,8 +594,40 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(hidden[self._z])
             self._reported = self._z.copy()
             self._reported[rows] = self._decode(self._raw[rows].astype(np.float64) + self._centre)
-        self._changed = np.flatnonzero(before[:n_before] != self.labels_[:n_before])
+        before, now = before[:n_before], self._shown[:n_before]
+        self._changed = np.flatnonzero(before != now)
         self._before = None
+        if self._forgotten is not None and len(self._changed):
+            changed = self._places()[self._changed]
+            self._changed = np.union1d(changed, self._forgotten.follow(before, now))
+
+    # --- forgetting -------------------------------------------------------------------------------
+    def _make_room(self, n: int) -> None:
+        """Forget the older half of the rows of each label if n more are too many, but no row of a
+        rare label.
+        """
+        if self.memory is None or self._n + n <= self.memory:
+            return
+        counts = np.bincount(self._z)
+        rare = self.memory // (4 * np.count_nonzero(counts))
+        keep = np.zeros(self._n, np.bool_)
+        for k in np.flatnonzero(counts):
+            keep[np.flatnonzero(self._z == k)[-max(counts[k] // 2, rare, 1) :]] = True
+        rows = np.flatnonzero(keep)
+        self._forgotten = _Forgotten(self.labels_.copy(), self._places()[rows])
+        if self._reported is not None:
+            self._reported = self._reported[rows]
+        self._bank.keep(self._g, rows)
+        self._n_forgot = min(self._n_forgot, self._n)
+        self._bank.state.split_at[self._g] = 0
+        self._accept(self._clustering(self._z.copy()))
+
+    def _places(self) -> Labels:
+        """Return the indices of the rows among all observations."""
+        if self._forgotten is None:
+            return np.arange(self._n)
+        kept, n = self._forgotten.kept, len(self._forgotten.labels)
+        return np.concatenate([kept, np.arange(n, n + self._n - len(kept))])
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
@@ -753,6 +804,9 @@ class MixtureBank:
             Mixtures whose labels may have changed or increased in number.
         """
         used = np.unique(groups)
+        for g in used:
+            if self.has_begun[g]:
+                self.mixtures[g]._make_room(int(np.count_nonzero(groups == g)))
         n_before = np.zeros(len(self.mixtures), np.int64)
         touched = set()
         if any(self.has_begun):
@@ -796,13 +850,49 @@ class MixtureBank:
             self.mixtures[g]._report(int(n_before[g]))
         return changed
 
+    def keep(self, g: int, rows: Labels) -> None:
+        """Forget all rows of mixture g but some, in ascending order."""
+        state, n = self.state, len(rows)
+        arrays = [state.raw, state.z] if state.x is state.raw else [state.raw, state.x, state.z]
+        for array in arrays:
+            array[g, :n] = array[g, rows]
+        x = state.x[g, :n].astype(np.float64)
+        state.square[g] = np.vdot(x, x)
+        state.due[g] -= state.n[g] - n
+        state.n[g], state.doubts[g] = n, 0
+        state.born[g] = np.where(state.born[g] < 0, -1, np.searchsorted(rows, state.born[g]))
+
     def last_labels(self, n: int) -> Labels:
-        """Return the label of the last observation of each of the first n mixtures, (n,)."""
+        """Return the label of the last observation of each of the first n mixtures, (n,). If there
+        is only one mixture, return the labels of its last n observations.
+        """
+        if len(self.mixtures) == 1:
+            return self.mixtures[0]._shown[-n:]
         labels = np.asarray(self.state.z[np.arange(n), self.state.n[:n] - 1])
         for mixture in self._changed:
             if mixture._g < n:
-                labels[mixture._g] = mixture.labels_[-1]
+                labels[mixture._g] = mixture._shown[-1]
         return labels
+
+
+class _Forgotten(NamedTuple):
+    """Labels of all observations at the time when some were forgotten."""
+
+    labels: Labels
+    kept: Labels  # indices of those that were not forgotten; their labels are elsewhere
+
+    def follow(self, before: Labels, now: Labels) -> Labels:
+        """Give observations that were forgotten the label that most rows of their label have now.
+
+        Returns the indices of those with another label.
+        """
+        gone = np.ones(len(self.labels), np.bool_)
+        gone[self.kept] = False
+        old = self.labels.copy()
+        for k in np.unique(old[gone]):
+            if (before == k).any():
+                self.labels[gone & (old == k)] = np.bincount(now[before == k]).argmax()
+        return np.flatnonzero(self.labels != old)
 
 
 class _Clustering(NamedTuple):

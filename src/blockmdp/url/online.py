@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.agents.base import DecodingAgent, check_learner
-from blockmdp.checks import check_finite
+from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.jit import interpreted
@@ -63,6 +63,10 @@ class OnlineURL(DecodingAgent):
         Whether to learn one decoder for all levels; the learner still knows the level. If False,
         learn one for each level. "auto" begins with one for each level, and takes one for all if
         the levels look alike after 16, 32 or 64 episodes.
+    memory : int or None, default=1_000_000
+        Observations kept to learn from, of all levels together; see `DirichletMixture`. An oracle
+        that is refitted keeps the newest. None keeps all. An incremental oracle of your own keeps
+        what it likes.
 
     Attributes
     ----------
@@ -105,13 +109,17 @@ class OnlineURL(DecodingAgent):
         learner: Learner | None = None,
         *,
         pool_levels: bool | Literal["auto"] = "auto",
+        memory: int | None = 1_000_000,
     ) -> None:
         if oracle is not None:
             check_is_oracle(oracle)
         check_learner(learner)
         if pool_levels not in (True, False, "auto"):
             raise ValueError(f'pool_levels must be True, False or "auto", got {pool_levels!r}')
-        self.oracle, self.learner, self.pool_levels = oracle, learner, pool_levels
+        if memory is not None:
+            check_integer("memory", memory, 1)
+        self.oracle, self.learner = oracle, learner
+        self.pool_levels, self.memory = pool_levels, memory
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
         """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
@@ -125,6 +133,7 @@ class OnlineURL(DecodingAgent):
             K,
             pool_levels=self.pool_levels,
             key=rng.key(streams.estimator(simulator.seed), 0),
+            memory=self.memory,
         )
         trajectories = np.empty(K, np.int64)
         history = []
@@ -170,6 +179,8 @@ class OnlineDecoder:
         One oracle for all levels; if False one for each level; "auto" decides.
     key : np.uint64
         Key of the random states of an oracle that is refitted.
+    memory : int or None, default=None
+        Observations that all oracles together keep; None keeps all.
 
     Attributes
     ----------
@@ -193,8 +204,9 @@ class OnlineDecoder:
         *,
         pool_levels: bool | Literal["auto"],
         key: np.uint64,
+        memory: int | None = None,
     ) -> None:
-        self._oracle, self._key = oracle, key
+        self._oracle, self._key, self._memory = oracle, key, memory
         self._past: list[NDArray[Any]] | None = [] if pool_levels == "auto" else None
         self.n_labels = 1  # of all oracles, at any time
         self._begin(horizon + 1 if pool_levels in (False, "auto") else 1)
@@ -209,7 +221,8 @@ class OnlineDecoder:
         """Begin with oracles that know nothing: one for all levels, or one for each."""
         self.pooled = n_oracles == 1
         keys = rng.children(self._key, 0, n_oracles)
-        self.oracles: list[Any] = [_incremental(self._oracle, k) for k in keys]
+        memory = None if self._memory is None else max(int(self._memory) // n_oracles, 1)
+        self.oracles: list[Any] = [_incremental(self._oracle, k, memory) for k in keys]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         own = all(isinstance(f, DirichletMixture) for f in self.oracles)
         self._bank = MixtureBank(self.oracles) if own else None  # they learn in one call
@@ -305,12 +318,12 @@ class OnlineDecoder:
             learnt = self._bank.learn(groups, x.astype(np.float64))
         for g in learnt:
             relabelled += self._read_labels(g)
-        if self.pooled:
-            self.labels[self.k - 1, :n] = self.oracles[0].labels_[-n:]
-        elif self._bank is None:
-            self.labels[self.k - 1, :n] = [f.labels_[-1] for f in self.oracles[:n]]
-        else:
+        if self._bank is not None:
             self.labels[self.k - 1, :n] = self._bank.last_labels(n)
+        elif self.pooled:
+            self.labels[self.k - 1, :n] = self.oracles[0].labels_[-n:]
+        else:
+            self.labels[self.k - 1, :n] = [f.labels_[-1] for f in self.oracles[:n]]
         return relabelled
 
     def _read_labels(self, g: int) -> int:
@@ -350,12 +363,15 @@ class OnlineDecoder:
         return FittedDecoder(fitted, np.concatenate([f.order for f in each]))
 
 
-def _incremental(oracle: Any, key: np.uint64) -> Any:
+def _incremental(oracle: Any, key: np.uint64, memory: int | None) -> Any:
     """Return a clone of an incremental oracle, or an oracle that is refitted."""
     if not isinstance(oracle, IncrementalOracle):
-        return _RefittedOracle(oracle, key)
+        return _RefittedOracle(oracle, key, memory)
+    oracle = clone(oracle)
+    if isinstance(oracle, DirichletMixture) and oracle.memory is None:
+        oracle.memory = memory
     own = type(oracle) is DirichletMixture  # it needs no check, which would take time
-    return clone(oracle) if own else _NumberedOracle(clone(oracle))
+    return oracle if own else _NumberedOracle(oracle)
 
 
 class _NumberedOracle:
@@ -397,8 +413,8 @@ class _NumberedOracle:
 class _RefittedOracle:
     """Makes any oracle incremental: refits it when its data have grown by half, with FixLabel."""
 
-    def __init__(self, oracle: Any, key: np.uint64) -> None:
-        self.oracle, self.key = oracle, key
+    def __init__(self, oracle: Any, key: np.uint64, memory: int | None) -> None:
+        self.oracle, self.key, self.memory = oracle, key, memory
         self.Z = LabelStandard(pooled=True, min_count=10, max_examples=500)
         self.f = constant_decoder()
         self.data: list[NDArray[Any]] = []
@@ -418,9 +434,16 @@ class _RefittedOracle:
         self.data.append(X)
         self.n += len(X)
         before, self.failure = self.labels_, ""
-        if self.n >= 1.5 * self.learnt:
-            self._refit()
-            self.labels_ = self.predict(self.data[0]).astype(np.int64)
+        most = math.inf if self.memory is None else max(self.memory, len(X))
+        is_due = self.n >= 1.5 * self.learnt
+        if is_due or sum(map(len, self.data)) > 2 * most:
+            data = np.concatenate(self.data)
+            self.data = [data[-int(min(most, len(data))) :]]
+        if is_due:
+            self._refit(self.data[0])
+            labels = self.predict(self.data[0])
+            forgotten = before[: self.n - len(labels)]
+            self.labels_ = np.concatenate([forgotten, labels]).astype(np.int64)
         else:
             self.labels_ = np.concatenate([before, self.predict(X)])
         self._changed = np.flatnonzero(self.labels_[: len(before)] != before)
@@ -428,16 +451,16 @@ class _RefittedOracle:
     def changed_labels(self) -> NDArray[np.int64]:
         return self._changed
 
-    def _refit(self) -> None:
-        self.data, self.learnt = [np.concatenate(self.data)], self.n
+    def _refit(self, data: NDArray[Any]) -> None:
+        self.learnt = self.n
         last = self.f.fitted[0]
-        fitted = fit_oracle(self.oracle, self.data[0], rng.key(self.key, self.fits), last=last)
+        fitted = fit_oracle(self.oracle, data, rng.key(self.key, self.fits), last=last)
         self.fits += 1
         if fitted.predictor is last.predictor:
             self.failure = fitted.notes[0]
             return
         self.f = fix_label(FittedDecoder.of((fitted,), self.f.n_labels), self.Z)
-        self.Z.confirm(self.f, Observations(np.zeros(self.n, np.int64), self.data[0]))
+        self.Z.confirm(self.f, Observations(np.zeros(len(data), np.int64), data))
 
 
 def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:

@@ -26,7 +26,7 @@ from blockmdp.oracles import (
     fit_oracle,
 )
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
-from blockmdp.oracles._noise import whitening
+from blockmdp.oracles._noise import modes, whitening
 from blockmdp.oracles.dirichlet import MixtureBank
 from blockmdp.oracles.scores import LinearScores
 from blockmdp.testing import check_incremental_oracle
@@ -405,6 +405,18 @@ def test_states_are_found_behind_strong_noise_that_hides_them():
     assert adjusted_rand_score(states, oracle.labels_) > 0.99
     fresh = (np.eye(10)[states] + noise[::-1]) @ turn
     assert adjusted_rand_score(states, oracle.predict(fresh)) > 0.99
+
+
+def test_hidden_states_are_split_where_neighbours_agree():
+    random = np.random.default_rng(5)
+    states = random.choice(3, size=400, p=[0.2, 0.2, 0.6])
+    x = np.eye(12)[states] + random.normal(size=(400, 12)) * np.where(np.arange(12) < 9, 0.1, 2.0)
+    x = x @ np.linalg.qr(random.normal(size=(12, 12)))[0]
+    values, vectors = np.linalg.eigh(np.cov(x.T))
+    for part in modes(x @ (vectors / np.sqrt(values))):  # as if there were one state
+        shares = np.array([part[states == s].mean() for s in range(3)])
+        assert (np.minimum(shares, 1 - shares) < 0.1).all()
+        assert np.ptp(shares) > 0.9
 
 
 def test_a_state_keeps_one_label_if_its_noise_does_not_fill_all_dimensions():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
 __all__ = ["MIN_DEGREES", "modes", "whitening"]
@@ -19,7 +20,8 @@ WEIGHTS = (*np.geomspace(1.0, 1e4, 17), 1e6)
 SCALES = 25
 MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
 ROUND = 1.5  # ratio of the variances of two directions up to which noise counts as round
-STARTS, STEPS = 30, 20  # of independent component analysis
+QUERIES, STEPS = 200, 3  # observations whose neighbours are found, and how often
+LEAST = 0.05  # share of the largest variance of neighbours to which smaller ones are raised
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 
@@ -62,13 +64,12 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
 
 
 def modes(x: Array) -> list[NDArray[np.bool_]]:
-    """Split observations where they are least like one Gaussian.
+    """Split observations where close neighbours agree most.
 
     Observations of two states, seen through their common covariance, have the same variance in all
-    directions, so the direction with the largest variance tells nothing. Here the directions are
-    those with the largest and the smallest fourth moment, found by independent component analysis
-    (FastICA: Hyvarinen and Oja 1997). It starts from some observations and their differences,
-    since these lie in the directions of the states.
+    directions, so the direction with the largest variance tells nothing. But close neighbours are
+    mostly of the same state, so they differ least in the directions that tell states apart. Seen
+    through the covariance of neighbours, even more neighbours are of the same state.
 
     Parameters
     ----------
@@ -78,26 +79,22 @@ def modes(x: Array) -> list[NDArray[np.bool_]]:
     Returns
     -------
     list of ndarray of shape (n,)
-        Masks of one of the two parts.
+        Masks of one of the two parts, for the two best directions.
     """
     x = x - x.mean(axis=0)
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
     filled = values > NULL * values[-1]
     y = x @ (vectors[:, filled] / np.sqrt(values[filled]))
-    some = y[:: max(len(y) // STARTS, 1)]
-    W = _unit(np.concatenate([some, some[1:] - some[:-1]]))
+    some = np.arange(0, len(y), max(len(y) // QUERIES, 1))
+    seen = y
     for _ in range(STEPS):
-        last, sources = W, y @ W.T
-        W = _unit((sources * sources * sources).T @ y / len(y) - 3 * W)
-        if np.abs((W * last).sum(axis=1)).min() > 1 - 1e-4:  # none turns any more
-            break
-    fourth = (sources**4).mean(axis=0)
-    return [_two_means(sources[:, i]) for i in {int(fourth.argmin()), int(fourth.argmax())}]
-
-
-def _unit(W: Array) -> Array:
-    """Return the rows with length 1."""
-    return np.asarray(W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-300))
+        distances = cdist(seen[some], seen, "sqeuclidean")
+        distances[np.arange(len(some)), some] = np.inf
+        differences = y[some] - y[distances.argmin(axis=1)]
+        values, vectors = np.linalg.eigh(differences.T @ differences)
+        turned = y @ vectors
+        seen = turned / np.sqrt(np.maximum(values, LEAST * values[-1]) + 1e-300)
+    return [_two_means(turned[:, i]) for i in range(min(2, turned.shape[1]))]
 
 
 def _two_means(x: Array) -> NDArray[np.bool_]:

@@ -266,6 +266,21 @@ def test_old_observations_are_forgotten_but_neither_rare_states_nor_labels():
     assert np.array_equal(again.labels_[:-50], oracle.labels_)
 
 
+def test_a_batch_that_is_too_large_is_forgotten_with_the_next():
+    x, _ = gaussians()
+    oracle = DirichletMixture(memory=30.0)
+    for _ in range(8):
+        oracle.partial_fit(x)
+    labels = oracle.labels_
+    before = labels.copy()
+    other = copy.copy(oracle)
+    oracle.partial_fit(x[:1])
+    assert oracle._n <= 31
+    assert np.array_equal(labels, before)
+    assert np.array_equal(other.labels_, before)
+    assert len(copy.copy(oracle).partial_fit(x[:1]).changed_labels()) == 0
+
+
 def test_labels_of_forgotten_observations_follow_those_that_were_kept():
     random = np.random.default_rng(1)
     one, other = (random.normal(size=(n, 3)) for n in (400, 4_000))
@@ -417,6 +432,21 @@ def test_hidden_states_are_split_where_neighbours_agree():
         shares = np.array([part[states == s].mean() for s in range(3)])
         assert (np.minimum(shares, 1 - shares) < 0.1).all()
         assert np.ptp(shares) > 0.9
+
+
+def test_states_in_a_row_and_states_without_noise_are_found():
+    random = np.random.default_rng(6)
+    states = random.integers(5, size=150)
+    x = 8.0 * states[:, None] * np.eye(10)[0] + random.normal(size=(150, 10))
+    assert adjusted_rand_score(states, DirichletMixture().fit(x).labels_) == 1.0
+    states = random.integers(3, size=600)
+    x = random.normal(size=(600, 4)) * [5.0, 1.0, 0.2, 0.2] + 20.0 * states[:, None]
+    x[states == 0] = 0.0
+    assert modes(x[states == 0]) == modes(x[:1]) == []
+    for fit in (DirichletMixture().fit, DirichletMixture().partial_fit):
+        labels = fit(x).labels_
+        assert len(set(labels[states == 0])) == 1
+        assert set(labels[states == 0]).isdisjoint(labels[states > 0])
 
 
 def test_a_state_keeps_one_label_if_its_noise_does_not_fill_all_dimensions():

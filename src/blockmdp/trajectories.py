@@ -36,7 +36,7 @@ class Observations:
         )
 
     def order(self) -> NDArray[np.int64]:
-        """Sort by level and by the numbers, the last first.
+        """Order by level, then by the last coordinate, then by the one before it, and so on.
 
         Engines hand over observations in different orders.
 

@@ -231,8 +231,9 @@ def update_scores(bank, groups):
 def hide_doubtful(bank, g):
     """Choose the labels that are hidden: the small ones, if small labels are outliers here.
 
-    A new label is trusted at first. If more labels stayed small than grew, and hold few of the rows
-    together, small labels are taken for outliers, and a new label is used only when it has grown.
+    A new label is trusted at first. If at least two more labels stayed small than grew, and hold
+    few of the rows together, small labels are taken for outliers, and a new label is used only when
+    it has grown.
     """
     stayed = 0
     grew = 0

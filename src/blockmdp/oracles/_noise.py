@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
-__all__ = ["MIN_DEGREES", "modes", "whitening"]
+__all__ = ["MIN_DEGREES", "modes", "neighbour_differences", "rank", "whitening"]
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,7 @@ SCALES = 25
 MIN_DEGREES = 3  # observations for each coordinate, from which on the shape of the noise is learnt
 ROUND = 1.5  # ratio of the variances of two directions up to which noise counts as round
 QUERIES, STEPS = 200, 3  # observations whose neighbours are found, and how often
+NEIGHBOURS = 10_000  # observations among which they are found
 LEAST = 0.05  # share of the largest variance of neighbours to which smaller ones are raised
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
@@ -63,6 +64,24 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     return np.asarray(T, np.float64)
 
 
+def rank(x: Array) -> int:
+    """Return the number of directions that observations fill.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+        Observations.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    x = x - x.mean(axis=0)
+    values = np.linalg.eigvalsh(x.T @ x if x.shape[1] <= len(x) else x @ x.T)
+    return max(int(np.count_nonzero(values > NULL * values[-1])), 1)
+
+
 def modes(x: Array) -> list[NDArray[np.bool_]]:
     """Split observations where close neighbours agree most.
 
@@ -84,17 +103,38 @@ def modes(x: Array) -> list[NDArray[np.bool_]]:
     x = x - x.mean(axis=0)
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
     filled = values > NULL * values[-1]
+    if not filled.any():
+        return []
     y = x @ (vectors[:, filled] / np.sqrt(values[filled]))
-    some = np.arange(0, len(y), max(len(y) // QUERIES, 1))
     seen = y
     for _ in range(STEPS):
-        distances = cdist(seen[some], seen, "sqeuclidean")
-        distances[np.arange(len(some)), some] = np.inf
-        differences = y[some] - y[distances.argmin(axis=1)]
+        differences = neighbour_differences(seen, y)
         values, vectors = np.linalg.eigh(differences.T @ differences)
         turned = y @ vectors
         seen = turned / np.sqrt(np.maximum(values, LEAST * values[-1]) + 1e-300)
     return [_two_means(turned[:, i]) for i in range(min(2, turned.shape[1]))]
+
+
+def neighbour_differences(seen: Array, x: Array) -> Array:
+    """Return how some rows of x differ from their closest neighbours.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (n, c)
+        Where neighbours are close.
+    x : ndarray of shape (n, d)
+        The rows, in the same order.
+
+    Returns
+    -------
+    ndarray of shape (m, d)
+        Differences.
+    """
+    few = np.arange(0, len(x), max(len(x) // QUERIES, 1))
+    many = np.arange(0, len(x), max(len(x) // NEIGHBOURS, 1))
+    distances = cdist(seen[few], seen[many], "sqeuclidean")
+    distances[few[:, None] == many] = np.inf
+    return np.asarray(x[few] - x[many[distances.argmin(axis=1)]])
 
 
 def _two_means(x: Array) -> NDArray[np.bool_]:

@@ -27,7 +27,13 @@ from blockmdp.oracles._bank import (
     with_room,
 )
 from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
-from blockmdp.oracles._noise import MIN_DEGREES, modes, whitening
+from blockmdp.oracles._noise import (
+    MIN_DEGREES,
+    modes,
+    neighbour_differences,
+    rank,
+    whitening,
+)
 from blockmdp.oracles.mixtures import best_split
 from blockmdp.oracles.scores import bank_labels
 
@@ -62,8 +68,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     max_labels : int, default=500
         Largest number of labels.
     memory : int or None, default=None
-        Observations that `partial_fit` keeps. When there are more, it forgets the older half of
-        those of each label, but none of a rare label. None keeps all.
+        Observations that `partial_fit` keeps, unless a single batch is larger. When there are more,
+        it forgets the older half of those of each label, but none of a rare label. None keeps all.
 
     Attributes
     ----------
@@ -73,7 +79,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     n_labels_ : int
         Number of labels: one more than the largest in use.
     evidence_ : float
-        Log probability of the data and their labels, up to a constant.
+        Log probability of the data that are kept and of their labels, up to a constant.
     n_features_in_ : int
         Number of coordinates of an observation.
 
@@ -138,10 +144,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._reset(X)
         self._bank.reserve(rows=n)
         self._bank.state.raw[0, :n], self._bank.state.n[0] = rows, n
-        self._reshape(None, np.zeros(n, np.int64))
-        dim = self._noise_dimensions(self._current())  # of all data: too few rather than too many
-        self._model = self._model._replace(dim=dim)
-        self._reconsider()
+        self._begin()
         self._bank.finish(np.zeros(1, np.int64), {0})
         return self
 
@@ -242,11 +245,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Labels:
         """Labels of all observations so far."""
-        labels = self._shown.view()
+        labels = self._shown
         if self._forgotten is not None:
-            kept, every = self._forgotten.kept, self._forgotten.labels
+            kept, every = self._forgotten
             labels = np.concatenate([every, labels[len(kept) :]])
             labels[kept] = self._shown[: len(kept)]
+        labels = labels.view() if self.memory is None else labels.copy()  # rows may move
         labels.setflags(write=False)
         return labels
 
@@ -289,7 +293,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if own is not None:
             bank = MixtureBank([self])
-            bank.state, bank.has_begun = own, [True]
+            bank.state, bank.has_begun, bank._changed = own, [True], [self]
 
     def _has_begun(self) -> bool:
         return hasattr(self, "_bank") and self._bank.has_begun[self._g]
@@ -387,6 +391,38 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     _shared: Array | None = None  # shape of the noise in other data
     _refused: Array | None = None  # the same, if it is wrong here
+
+    def _begin(self) -> None:
+        """Find labels from scratch.
+
+        It is not known how many dimensions the noise fills: fewer than the data if the states are
+        far apart, and fewer than neighbours let one think if it is strong in few directions. So
+        both are tried.
+        """
+        one_label = np.zeros(self._n, np.int64)
+        self._reshape(None, one_label)
+        if self._model.bits or self._n < 3:
+            self._reconsider()
+            return
+        x = self._x.astype(np.float64)
+        near, d = neighbour_differences(x, x), rank(x)
+        price = d * (d + 1) / 4 * math.log(self._n)  # of a shape, as in the BIC
+        found = []
+        for dim in (
+            _dimensions(x - x.mean(axis=0), self._n - 1),
+            _dimensions(near, len(near)),
+        ):
+            self._reshape(None, one_label)
+            self._model = self._model._replace(dim=dim)
+            self._reconsider()
+            now = self._current()
+            alike = self._model._replace(dim=float(d))
+            score = evidence(alike, now.clusters, self._square)[0]
+            score -= 0.0 if self._T is None else price
+            found.append((score, now.z, self._copy_of_T(), self._model))
+        _, z, T, model = max(found, key=lambda each: each[0])
+        self._reshape(T, z)
+        self._model = model
 
     def _attend(self, is_new: bool, moved: Labels) -> None:
         """Give some rows a new label together, if there are any. Then reconsider all labels if that
@@ -598,56 +634,57 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._changed = np.flatnonzero(before != now)
         self._before = None
         if self._forgotten is not None and len(self._changed):
-            changed = self._places()[self._changed]
-            self._changed = np.union1d(changed, self._forgotten.follow(before, now))
+            old = self._forgotten
+            self._forgotten = old.following(before, now)
+            also = np.flatnonzero(self._forgotten.labels != old.labels)
+            self._changed = np.union1d(self._places()[self._changed], also)
 
     # --- forgetting -------------------------------------------------------------------------------
     def _make_room(self, n: int) -> None:
         """Forget the older half of the rows of each label if n more are too many, but no row of a
         rare label.
         """
-        if self.memory is None or self._n + n <= self.memory:
+        if self.memory is None:
             return
+        while self._n + n > self.memory and self._forget_older_half():
+            pass
+
+    def _forget_older_half(self) -> bool:
+        """Return whether there was anything to forget."""
+        assert self.memory is not None
         counts = np.bincount(self._z)
-        rare = self.memory // (4 * np.count_nonzero(counts))
+        rare = int(self.memory) // (4 * np.count_nonzero(counts))
         keep = np.zeros(self._n, np.bool_)
         for k in np.flatnonzero(counts):
             keep[np.flatnonzero(self._z == k)[-max(counts[k] // 2, rare, 1) :]] = True
         rows = np.flatnonzero(keep)
-        self._forgotten = _Forgotten(self.labels_.copy(), self._places()[rows])
+        if len(rows) == self._n:
+            return False
+        self._forgotten = _Forgotten(self._places()[rows], self.labels_.copy())
         if self._reported is not None:
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_forgot = min(self._n_forgot, self._n)
         self._bank.state.split_at[self._g] = 0
         self._accept(self._clustering(self._z.copy()))
+        return True
 
     def _places(self) -> Labels:
         """Return the indices of the rows among all observations."""
         if self._forgotten is None:
             return np.arange(self._n)
-        kept, n = self._forgotten.kept, len(self._forgotten.labels)
-        return np.concatenate([kept, np.arange(n, n + self._n - len(kept))])
+        kept, labels = self._forgotten
+        new = len(labels) + np.arange(self._n - len(kept))
+        return np.concatenate([kept, new])
 
     def _noise_dimensions(self, now: _Clustering) -> float:
         """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
         covariance C. With few data, it is the number of coordinates.
         """
         counts, sums = now.clusters
-        n, d = self._n, self._x.shape[1]
-        degrees = n - np.count_nonzero(counts)
-        if self._model.bits or degrees < 2:
-            return float(d)
         used = np.maximum(counts, 1)[:, None]
-        x = self._x - (sums / used)[now.z]
-        S = (x.T @ x if d < n else x @ x.T) / degrees
-        trace = np.trace(S)
-        if trace <= 0:
-            return float(d)
-        square = (S**2).sum() - trace**2 / degrees  # unbiased (Bai and Saranadasa 1996)
-        square *= degrees**2 / ((degrees + 2) * (degrees - 1))
-        square = (degrees * square + 10 * trace**2 / d) / (degrees + 10)
-        return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
+        degrees = self._n - int(np.count_nonzero(counts))
+        return _dimensions(self._x - (sums / used)[now.z], degrees)
 
     def _swept(self, now: _Clustering) -> _Clustering:
         """Sweep over the rows as long as that makes the data more probable."""
@@ -878,21 +915,18 @@ class MixtureBank:
 class _Forgotten(NamedTuple):
     """Labels of all observations at the time when some were forgotten."""
 
+    kept: Labels  # indices of those that were not forgotten; their labels may be outdated
     labels: Labels
-    kept: Labels  # indices of those that were not forgotten; their labels are elsewhere
 
-    def follow(self, before: Labels, now: Labels) -> Labels:
-        """Give observations that were forgotten the label that most rows of their label have now.
-
-        Returns the indices of those with another label.
-        """
+    def following(self, before: Labels, now: Labels) -> _Forgotten:
+        """Give forgotten observations the label that most rows of their label have now."""
         gone = np.ones(len(self.labels), np.bool_)
         gone[self.kept] = False
-        old = self.labels.copy()
-        for k in np.unique(old[gone]):
+        labels = self.labels.copy()
+        for k in np.unique(labels[gone]):
             if (before == k).any():
-                self.labels[gone & (old == k)] = np.bincount(now[before == k]).argmax()
-        return np.flatnonzero(self.labels != old)
+                labels[gone & (self.labels == k)] = np.bincount(now[before == k]).argmax()
+        return _Forgotten(self.kept, labels)
 
 
 class _Clustering(NamedTuple):
@@ -902,6 +936,21 @@ class _Clustering(NamedTuple):
     clusters: Clusters
     score: float
     model: Model
+
+
+def _dimensions(deviations: Array, degrees: int) -> float:
+    """Estimate tr(C)^2 / tr(C^2) for the covariance C of deviations, with degrees of freedom."""
+    n, d = deviations.shape
+    if degrees < 2:
+        return float(d)
+    S = (deviations.T @ deviations if d < n else deviations @ deviations.T) / degrees
+    trace = np.trace(S)
+    if trace <= 0:
+        return float(d)
+    square = (S**2).sum() - trace**2 / degrees  # unbiased (Bai and Saranadasa 1996)
+    square *= degrees**2 / ((degrees + 2) * (degrees - 1))
+    square = (degrees * square + 10 * trace**2 / d) / (degrees + 10)
+    return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
 def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:

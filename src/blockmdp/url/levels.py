@@ -17,6 +17,7 @@ __all__ = ["cluster_by_level", "look_alike"]
 Array = NDArray[np.float64]
 
 CLEARLY = 0.1  # share of the noise by which labels of two levels differ if these look different
+MAX_NUMBER = 1e9
 FEWEST, LARGE = 3, 0.2  # observations of a label, and their share, to compare it with another
 
 
@@ -71,14 +72,14 @@ def cluster_by_level(data: Observations) -> tuple[Observations, NDArray[np.int64
     Returns
     -------
     data : Observations
-        The same, in an order that depends on nothing but them, and divided by the largest.
+        The same, in an order that depends on nothing but them. Huge numbers are scaled down.
     labels : ndarray of shape (n,)
         Their labels.
     """
     check_finite(data.x)
     order = data.order()
     levels, x = data.levels[order], data.x[order].reshape(len(order), -1).astype(np.float64)
-    x /= np.abs(x).max() + 1e-300  # the mixture rejects huge numbers, other oracles do not
+    x /= max(np.abs(x).max() / MAX_NUMBER, 1.0)  # the mixture rejects huge numbers, others do not
     labels = np.zeros(len(x), np.int64)
     for h in np.unique(levels):
         labels[levels == h] = DirichletMixture().fit(x[levels == h]).labels_

@@ -64,9 +64,10 @@ class OnlineURL(DecodingAgent):
         learn one for each level. "auto" begins with one for each level, and takes one for all if
         the levels look alike after 16, 32 or 64 episodes.
     memory : int or None, default=1_000_000
-        Observations kept to learn from, of all levels together; see `DirichletMixture`. An oracle
-        that is refitted keeps the newest. None keeps all. An incremental oracle of your own keeps
-        what it likes.
+        Observations kept to learn from, of all levels together; see `DirichletMixture`, whose own
+        `memory`, if set, counts instead, for each level. An oracle that is refitted keeps the
+        newest, at most twice as many. None keeps all. An incremental oracle of your own keeps what
+        it likes.
 
     Attributes
     ----------
@@ -368,7 +369,7 @@ def _incremental(oracle: Any, key: np.uint64, memory: int | None) -> Any:
     if not isinstance(oracle, IncrementalOracle):
         return _RefittedOracle(oracle, key, memory)
     oracle = clone(oracle)
-    if isinstance(oracle, DirichletMixture) and oracle.memory is None:
+    if isinstance(oracle, DirichletMixture) and getattr(oracle, "memory", 0) is None:
         oracle.memory = memory
     own = type(oracle) is DirichletMixture  # it needs no check, which would take time
     return oracle if own else _NumberedOracle(oracle)
@@ -420,7 +421,7 @@ class _RefittedOracle:
         self.data: list[NDArray[Any]] = []
         self.labels_ = np.zeros(0, np.int64)
         self._changed = np.zeros(0, np.int64)
-        self.n = self.learnt = self.fits = 0
+        self.n = self.kept = self.learnt = self.fits = 0
         self.failure = ""  # of the last call of `partial_fit`
 
     @property
@@ -433,12 +434,13 @@ class _RefittedOracle:
     def partial_fit(self, X: NDArray[Any]) -> None:
         self.data.append(X)
         self.n += len(X)
+        self.kept += len(X)
         before, self.failure = self.labels_, ""
         most = math.inf if self.memory is None else max(self.memory, len(X))
         is_due = self.n >= 1.5 * self.learnt
-        if is_due or sum(map(len, self.data)) > 2 * most:
-            data = np.concatenate(self.data)
-            self.data = [data[-int(min(most, len(data))) :]]
+        if is_due or self.kept > 2 * most:
+            self.kept = int(min(most, self.kept))
+            self.data = [np.concatenate(self.data)[-self.kept :]]
         if is_due:
             self._refit(self.data[0])
             labels = self.predict(self.data[0])

@@ -33,6 +33,7 @@ from blockmdp.oracles import gmm, pca_dbscan_svm, pca_kmeans
 from blockmdp.policy import Policy
 from blockmdp.simulators import BlockSimulator, GymSimulator, make_simulator
 from blockmdp.tapes import Tapes
+from blockmdp.trajectories import Observations
 from blockmdp.url import TSR
 
 ENGINES = ("compiled", "interpreted", "stepwise")
@@ -916,3 +917,12 @@ def test_too_few_data_do_not_tell_levels_apart():
 def test_pool_levels_is_checked():
     with pytest.raises(ValueError, match='pool_levels must be True, False or "auto", got 2'):
         bm.URL(pool_levels=2)
+
+
+def test_observations_are_ordered_as_by_sorting_all_coordinates():
+    random = np.random.default_rng(0)
+    for dim in (1, 3, 70):
+        x = random.integers(2, size=(200, dim)).astype(np.float32)
+        x[:, -4:] = 0  # so that the last few are not enough
+        data = Observations(random.integers(3, size=200), x)
+        assert np.array_equal(data.order(), np.lexsort((*x.T, data.levels)))

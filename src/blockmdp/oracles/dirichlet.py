@@ -377,7 +377,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
-        self._n_forgot = 0  # number of rows when `_forget_shape` was last tried
+        self._n_tried = 0  # number of rows when `_forget_shape` was last tried
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
 
@@ -552,9 +552,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         learn the shape from.
         """
         enough = self._n >= 2 * MIN_DEGREES * self._x.shape[1]
-        if self._T is None or self._shared is None or enough or self._n < 2 * self._n_forgot:
+        if self._T is None or self._shared is None or enough or self._n < 2 * self._n_tried:
             return False
-        self._n_forgot = self._n
+        self._n_tried = self._n
         now, T = self._current(), self._copy_of_T()
         self._reshape(None, now.z)
         if _is_better(self._search(steps=10), now):
@@ -664,7 +664,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self._reported is not None:
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
-        self._n_forgot = min(self._n_forgot, self._n)
+        self._n_tried = min(self._n_tried, self._n)
         self._bank.state.split_at[self._g] = 0
         self._accept(self._clustering(self._z.copy()))
         return True

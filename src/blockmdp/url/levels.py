@@ -17,7 +17,7 @@ __all__ = ["cluster_by_level", "look_alike"]
 Array = NDArray[np.float64]
 
 CLEARLY = 0.1  # share of the noise by which labels of two levels differ if these look different
-MAX_NUMBER = 1e9
+MAX_NUMBER = 1e9  # to which larger ones are scaled down
 FEWEST, LARGE = 3, 0.2  # observations of a label, and their share, to compare it with another
 
 

@@ -7,6 +7,9 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n 2 --cov --cov-report=term:skip-covered
 LOCK_ARGS ?=
 
+# Python keeps what it compiles: pytest would rewrite all tests in each process of each run.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import blockmdp
@@ -38,16 +39,16 @@ LAYERS = [
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 
 
+@cache
 def modules():
     """Every module of the package but its own __init__, by its dotted name below `blockmdp`."""
+    trees = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name and name != "__main__":
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
-
-
-MODULES = dict(modules())
+            trees[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return trees
 
 
 def imported(tree):
@@ -63,22 +64,25 @@ def imported(tree):
         for name in names:
             below = name.removeprefix("blockmdp.")
             if below != name:
-                while below and below not in MODULES:  # a name in a module, not a module
+                while below and below not in modules():  # a name in a module, not a module
                     below = below.rpartition(".")[0]
                 yield below
 
 
-IMPORTS = {name: set(imported(tree)) - {""} for name, tree in MODULES.items()}
+@cache
+def imports():
+    """What each module imports from the package."""
+    return {name: set(imported(tree)) - {""} for name, tree in modules().items()}
 
 
 def test_every_module_has_a_layer():
-    assert {name.split(".")[0] for name in MODULES} == set(LAYER)
+    assert {name.split(".")[0] for name in modules()} == set(LAYER)
 
 
 def test_imports_only_go_down_the_layers():
     upwards = [
         f"{name} imports {other}"
-        for name, others in IMPORTS.items()
+        for name, others in imports().items()
         for other in others
         if name.split(".")[0] != other.split(".")[0]
         and LAYER[other.split(".")[0]] >= LAYER[name.split(".")[0]]
@@ -88,12 +92,12 @@ def test_imports_only_go_down_the_layers():
 
 def test_no_module_imports_itself_by_way_of_others():
     def reachable(name, seen):
-        for other in IMPORTS[name] - seen:
+        for other in imports()[name] - seen:
             seen.add(other)
             reachable(other, seen)
         return seen
 
-    circular = [name for name in IMPORTS if name in reachable(name, set())]
+    circular = [name for name in imports() if name in reachable(name, set())]
     assert not circular, f"import cycle through {', '.join(circular)}"
 
 

@@ -85,38 +85,39 @@ ORACLES = {
 
 
 @pytest.mark.parametrize("oracle", ORACLES.values(), ids=ORACLES.keys())
-def test_url_reaches_on_noise_what_a_table_reaches_on_true_states(oracle):
+def test_url_learns_on_noise_what_a_table_learns_on_true_states(oracle, tmp_path):
     agent = URL(oracle, OracleQ(lr=0.5, bonus=0.0), batch=500, iterations=1)
     agent.fit(Noisy(lake()), 1500, seed=1)
     assert agent.returns_[-200:].mean() > 0.95  # test_tabular.py has the table
     assert agent.ledger_ == {"oracle": 500, "test": 50, "learn": 1500, "evaluate": 0}
+    agent.save(tmp_path / "policy.npz")
+    for policy in (agent, load(tmp_path / "policy.npz")):
+        assert walks(policy, episodes=20) >= 19
+
+
+def walks(policy, episodes):
+    """Return how many walks of a policy reach the goal."""
+    env, earned = Noisy(lake()), 0.0
+    for episode in range(episodes):
+        x, _ = env.reset(seed=episode)
+        level, done = 0, False
+        while not done:
+            x, r, terminated, truncated, _ = env.step(policy.act(x, level))
+            earned += r
+            level, done = level + 1, terminated or truncated
+    return earned
 
 
 def test_url_reaches_on_slippery_ice_what_a_table_reaches():
-    learner, episodes = OracleQ(lr=0.1, bonus=0.02), 2000
+    learner, episodes = OracleQ(lr=0.1, bonus=0.02), 1500
     table = Tabular(learner, on="observation").fit(pond(), episodes, seed=2)
     at_random = quick(kmeans(9), evaluation=500).fit(Noisy(pond()), 0, seed=2).evaluations_[0]
-    known = table.returns_[-1000:].mean()
+    known = table.returns_[-750:].mean()
     assert known > 2 * at_random
     for pool_levels in (True, False):
         agent = URL(kmeans(9), learner, batch=200, iterations=1, pool_levels=pool_levels)
         agent.fit(Noisy(pond()), episodes, seed=2)
-        assert agent.returns_[-1000:].mean() > known - 0.06
-
-
-def test_the_policy_that_was_learnt_walks_to_the_goal(tmp_path):
-    agent = quick(kmeans(16, n_init=10), batch=500).fit(Noisy(lake()), 1500, seed=1)
-    agent.save(tmp_path / "policy.npz")
-    for policy in (agent, load(tmp_path / "policy.npz")):
-        env, earned = Noisy(lake()), 0.0
-        for episode in range(20):
-            x, _ = env.reset(seed=episode)
-            level, done = 0, False
-            while not done:
-                x, r, terminated, truncated, _ = env.step(policy.act(x, level))
-                earned += r
-                level, done = level + 1, terminated or truncated
-        assert earned >= 19
+        assert agent.returns_[-750:].mean() > known - 0.06
 
 
 # --- episodes that end early ----------------------------------------------------------------------

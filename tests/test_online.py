@@ -16,7 +16,7 @@ from blockmdp.url.online import OnlineDecoder
 
 
 # --- URL ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("H", "seeds"), [(5, 3), (10, 3), (25, 1)])
+@pytest.mark.parametrize(("H", "seeds"), [(5, 3), (10, 1), (25, 1)])
 def test_untuned_it_opens_a_comblock_almost_as_soon_as_on_latent_states(H, seeds):
     for seed in range(seeds):
         m = bm.comblock(H, seed=seed)

@@ -136,26 +136,15 @@ def png(figure):
 def test_the_plot_shows_what_is_known_and_no_more(name, expected):
     figure = drawn(name)
     assert titles(figure) == expected
-    assert png(figure)
     for ax in figure.axes:
         if title := ax.get_title(loc="left"):
             assert ax.get_xlabel(), title
             assert ax.get_ylabel(), title
+    assert_nothing_overlaps(figure)
 
 
-def test_without_a_history_the_trainings_are_left_out():
-    agent = made("recorded")
-    agent.history_ = []
-    assert titles(plot_agent(agent)) == [*KNOWN, "Value of the policy"]
-    agent.snapshots_ = []
-    assert titles(plot_agent(agent)) == KNOWN
-    agent.mdp_ = None
-    assert titles(plot_agent(agent)) == ["Returns"]
-
-
-@pytest.mark.parametrize("name", ["recorded", "as written", "many labels", "level by level"])
-def test_legends_and_titles_lie_beside_the_data_and_in_the_figure(name):
-    figure = drawn(name)
+def assert_nothing_overlaps(figure):
+    """Check that titles and legends lie beside the data, and in the figure."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -171,6 +160,16 @@ def test_legends_and_titles_lie_beside_the_data_and_in_the_figure(name):
         assert not any(one.overlaps(box.expanded(0.99, 0.97)) for box in inside)
     for one, two in itertools.combinations(beside, 2):
         assert not one.expanded(0.98, 0.9).overlaps(two.expanded(0.98, 0.9))
+
+
+def test_without_a_history_the_trainings_are_left_out():
+    agent = made("recorded")
+    agent.history_ = []
+    assert titles(plot_agent(agent)) == [*KNOWN, "Value of the policy"]
+    agent.snapshots_ = []
+    assert titles(plot_agent(agent)) == KNOWN
+    agent.mdp_ = None
+    assert titles(plot_agent(agent)) == ["Returns"]
 
 
 def test_the_caption_counts_every_trajectory():

@@ -555,12 +555,12 @@ def test_engines_agree_to_the_last_bit_while_the_decoder_is_trained(pool_levels)
 def test_engines_agree_to_the_last_bit_on_algorithm_1_as_written(oracle):
     mdp = another_emission_a_level()
     runs = [
-        URL.theory(oracle, epsilon=0.9, delta=0.5, horizon=2, n_states=2, batch=5).fit(
+        URL.theory(oracle, epsilon=0.9, delta=0.5, horizon=2, n_states=2, batch=3).fit(
             mdp, 2, seed=3, engine=engine
         )
         for engine in ENGINES
     ]
-    assert runs[0].ledger_ == URL.constants(0.9, 0.5, 2, 2, batch=5).all_trajectories(2)
+    assert runs[0].ledger_ == URL.constants(0.9, 0.5, 2, 2, batch=3).all_trajectories(2)
     assert same(runs[0], runs[1])
     assert same(runs[0], runs[2])
 

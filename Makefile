@@ -4,7 +4,7 @@
 #   make lock LOCK_ARGS=--upgrade             the newest versions instead of the fewest changes
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2 --cov --cov-report=term:skip-covered
+PYTEST_ARGS ?= -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 LOCK_ARGS ?=
 
 # Python keeps what it compiles: pytest would rewrite all tests in each process of each run.

@@ -100,24 +100,23 @@ def test_a_black_box_keeps_policies_a_vector_of_them_only_the_last():
 
 
 # --- from where on they are good ------------------------------------------------------------------
-def by_hand(agent, share):
+def by_hand(agent, shares):
     """The definition: evaluate everything."""
-    good = [
-        measures.value(agent.mdp_, s.policy, 1000, agent.seed_)
-        >= share * agent.mdp_.optimal_value()
-        for s in agent.snapshots_
-    ]
-    if not good[-1]:
-        return None
-    bad = [i for i, is_good in enumerate(good) if not is_good]
-    return agent.snapshots_[bad[-1] + 1 if bad else 0].trajectories
+    values = [measures.value(agent.mdp_, s.policy, 1000, agent.seed_) for s in agent.snapshots_]
+    found = {}
+    for share in shares:
+        good = [value >= share * agent.mdp_.optimal_value() for value in values]
+        bad = [i for i, is_good in enumerate(good) if not is_good]
+        first = bad[-1] + 1 if bad else 0
+        found[share] = agent.snapshots_[first].trajectories if good[-1] else None
+    return found
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_solved_from_is_the_first_trajectory_after_the_last_bad_policy(name):
     agent = AGENTS[name]().fit(LOCK, 600, seed=1, record=True)
     found = {share: agent.solved_from(share) for share in (0.5, 0.9, 1.0)}
-    assert found == {share: by_hand(agent, share) for share in found}
+    assert found == by_hand(agent, found)
     if name != "Tabular, observations":
         assert 0 < found[0.9] < sum(agent.ledger_.values())
     assert agent.solved_from() == found[0.9]

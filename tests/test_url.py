@@ -638,17 +638,17 @@ def test_results_do_not_depend_on_the_size_of_batches_on_tapes(monkeypatch, orac
 
 
 # --- refits while learning ------------------------------------------------------------------------
-def test_retraining_every_episode_costs_no_reward_if_labels_are_matched_and_much_if_not():
+def test_retraining_often_costs_no_reward_if_labels_are_matched_and_much_if_not():
     mdp, episodes = lock_gaussian(horizon=3, switch=0.2, sigma=0.1, seed=3), 300
     fixed, matched, unmatched = (
         practice(kmeans(3), batch=60, memory=300, min_count=5, **fields).fit(mdp, episodes, seed=3)
-        for fields in ({}, {"retrain_every": 1}, {"retrain_every": 1, "fix_labels": False})
+        for fields in ({}, {"retrain_every": 3}, {"retrain_every": 3, "fix_labels": False})
     )
     late = slice(episodes // 2, None)
     assert fixed.returns_[late].mean() > 0.35
     assert matched.returns_[late].mean() > 0.9 * fixed.returns_[late].mean()
     assert unmatched.returns_[late].mean() < 0.6 * fixed.returns_[late].mean()
-    assert len(matched.history_) == len(unmatched.history_) == episodes
+    assert len(matched.history_) == len(unmatched.history_) == episodes // 3
     relabelled = [sum(refit.relabelled for refit in a.history_) for a in (matched, unmatched)]
     assert relabelled[0] < relabelled[1] / 5
 

@@ -70,6 +70,27 @@ class Predictive(NamedTuple):
     g: Any  # (K,)
 
 
+# --- sums -----------------------------------------------------------------------------------------
+@jit
+def dot(x, y):
+    """Return the inner product of two vectors.
+
+    Four sums side by side take a quarter of the time of one, in which each addition waits for the
+    one before. Their order is fixed, so that the result is the same on every machine.
+    """
+    d = len(x)
+    whole = d - d % 4
+    a = b = c = e = 0.0
+    for j in range(0, whole, 4):
+        a += x[j] * np.float64(y[j])
+        b += x[j + 1] * np.float64(y[j + 1])
+        c += x[j + 2] * np.float64(y[j + 2])
+        e += x[j + 3] * np.float64(y[j + 3])
+    for j in range(whole, d):
+        a += x[j] * np.float64(y[j])
+    return (a + b) + (c + e)
+
+
 # --- the probability of a clustering --------------------------------------------------------------
 @jit
 def evidence(model, clusters, square):
@@ -80,17 +101,15 @@ def evidence(model, clusters, square):
     the sum of the squares of all numbers; not used for bits.
     """
     counts, sums = clusters
-    K, d = sums.shape
     n = 0
     total = 0.0
     within = square
-    for k in range(K):
+    for k in range(len(counts)):
         if counts[k] > 0:
             n += counts[k]
             total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
             if not model.bits:
-                for j in range(d):
-                    within -= sums[k, j] * sums[k, j] / counts[k]
+                within -= dot(sums[k], sums[k]) / counts[k]
     if model.bits:
         score, best_model = evidence_of_bits(model, clusters)
         return total + score, best_model
@@ -102,11 +121,10 @@ def evidence(model, clusters, square):
     if U > MANY:
         best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
         return total + best, with_noise(model, model.dim, best_ratio, best_noise)
-    gram = np.zeros((U, U))  # inner products of the labels' means
+    gram = np.empty((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
-            for j in range(d):
-                gram[a, c] += sums[used[a], j] * sums[used[c], j]
+            gram[a, c] = dot(sums[used[a]], sums[used[c]])
             gram[a, c] /= counts[used[a]] * counts[used[c]]
     weight = np.empty(U)
     best = -np.inf
@@ -177,11 +195,10 @@ def score_ratio(model, clusters, used, n, within, ratio):
         spread = 1.0 + ratio * counts[k]
         weights += counts[k] / spread
         logs += math.log(spread)
+        between += dot(sums[k], sums[k]) / (counts[k] * spread)
         for j in range(d):
             mean[j] += sums[k, j] / spread
-            between += sums[k, j] * sums[k, j] / (counts[k] * spread)
-    for j in range(d):
-        between -= mean[j] * mean[j] / weights
+    between -= dot(mean, mean) / weights
     Q = within + max(between, 0.0)
     score = -0.5 * model.dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
     return score, Q / ((n - 1) * model.dim)
@@ -283,30 +300,29 @@ def predictive(model, clusters, mean, k, out):
     else:
         spread = 1.0 + model.ratio / (1.0 + model.ratio * n)
         g[k] = 1.0 / (model.noise * spread)
-        b[k] = -0.5 * model.dim * math.log(spread)
+        scale = g[k] / (1.0 + model.ratio * n)
         for j in range(d):
-            mu = (model.ratio * clusters.sums[k, j] + mean[j]) / (1.0 + model.ratio * n)
-            W[k, j] = g[k] * mu
-            b[k] -= 0.5 * W[k, j] * mu
+            W[k, j] = scale * (model.ratio * clusters.sums[k, j] + mean[j])
+        b[k] = -0.5 * (model.dim * math.log(spread) + dot(W[k], W[k]) / g[k])
 
 
 @jit
-def leave_one_out(model, clusters, mean, row, k, own, is_current):
+def leave_one_out(model, clusters, mean, row, square, k, own, is_current):
     """Return log p(row | k), where label k has not seen this row of its own.
 
-    own: a `Predictive`, for any row of a label without this row. Of real numbers, it is overwritten
-    by each row. Of bits, it is the same for all rows, and kept where `is_current` (K,).
+    square: sum of the squares of the row. own: a `Predictive`, for any row of a label without this
+    row. Of real numbers, it is overwritten by each row. Of bits, it is the same for all rows, and
+    kept where `is_current` (K,).
     """
     W, b, g = own
     n = clusters.counts[k] - 1
     if not model.bits:
         spread = 1.0 + model.ratio / (1.0 + model.ratio * n)
         g[k] = 1.0 / (model.noise * spread)
-        b[k] = -0.5 * model.dim * math.log(spread)
+        scale = g[k] / (1.0 + model.ratio * n)
         for j in range(len(row)):
-            mu = (model.ratio * (clusters.sums[k, j] - row[j]) + mean[j]) / (1.0 + model.ratio * n)
-            W[k, j] = g[k] * mu
-            b[k] -= 0.5 * W[k, j] * mu
+            W[k, j] = scale * (model.ratio * (clusters.sums[k, j] - row[j]) + mean[j])
+        b[k] = -0.5 * (model.dim * math.log(spread) + dot(W[k], W[k]) / g[k])
     elif not is_current[k]:
         is_current[k] = True
         b[k] = 0.0
@@ -316,16 +332,14 @@ def leave_one_out(model, clusters, mean, row, k, own, is_current):
             one = 0.0 if ones < 1.0 else math.log(next_bit(model, n, ones - 1.0, mean[j], j))
             W[k, j] = one - zero
             b[k] += zero
-    return log_density(own, k, row)
+    return log_density(own, k, row, square)
 
 
 @jit
-def log_density(prediction, k, row):
-    """Return log p(row | k), up to a constant."""
-    score = prediction.b[k]
-    for j in range(len(row)):
-        score += (prediction.W[k, j] - 0.5 * prediction.g[k] * row[j]) * row[j]
-    return score
+def log_density(prediction, k, row, square):
+    """Return log p(row | k), up to a constant. square: sum of the squares of the row."""
+    W, b, g = prediction
+    return b[k] + dot(W[k], row) - 0.5 * g[k] * square
 
 
 @jit
@@ -392,7 +406,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
                 if counts[k] > 0 and k != old:
                     score = scores[k] - 0.5 * prediction.g[k] * square + math.log(counts[k])
                 elif k == old:
-                    score = leave_one_out(model, clusters, mean, row, k, own, is_current)
+                    score = leave_one_out(model, clusters, mean, row, square, k, own, is_current)
                     score += math.log(counts[k] - 1) if counts[k] > 1 else model.log_alpha
                 elif not tried_new and counts[old] > 1:  # a single row would only be renamed
                     tried_new = True
@@ -444,6 +458,7 @@ def assign(model, clusters, row, square, prediction, is_current):
     K, d = sums.shape
     mean = np.zeros(d)
     common_mean(model, clusters, mean)
+    row_square = dot(row, row)
     best = -1
     top = -np.inf
     unused = -1
@@ -454,7 +469,7 @@ def assign(model, clusters, row, square, prediction, is_current):
         if not (model.bits and is_current[k]):
             predictive(model, clusters, mean, k, prediction)
             is_current[k] = True
-        score = log_density(prediction, k, row)
+        score = log_density(prediction, k, row, row_square)
         if counts[k] == 0:
             unused = k
             new = score + model.log_alpha
@@ -507,12 +522,16 @@ def group(model, clusters, x, z, square, candidates, moved):
     prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
     is_current = np.zeros(K, np.bool_)
     own = np.empty(len(candidates))  # what its label predicts for each
+    squares = np.empty(len(candidates))
     left = np.ones(len(candidates), np.bool_)
     for i in range(len(candidates)):
         row = candidates[i]
         left[i] = counts[z[row]] > 1
         if left[i]:
-            own[i] = leave_one_out(model, now, mean, x[row], z[row], prediction, is_current)
+            squares[i] = dot(x[row], x[row])
+            own[i] = leave_one_out(
+                model, now, mean, x[row], squares[i], z[row], prediction, is_current
+            )
     found = 0
     pick = len(candidates) - 1
     for size in range(len(candidates)):
@@ -531,7 +550,7 @@ def group(model, clusters, x, z, square, candidates, moved):
         top = -np.inf
         for i in range(len(candidates)):
             if left[i]:
-                gain = log_density(prediction, new, x[candidates[i]]) - own[i]
+                gain = log_density(prediction, new, x[candidates[i]], squares[i]) - own[i]
                 if gain > top:
                     top = gain
                     pick = i

@@ -26,7 +26,14 @@ from blockmdp.oracles._bank import (
     update_scores,
     with_room,
 )
-from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
+from blockmdp.oracles._dirichlet import (
+    MANY,
+    Clusters,
+    Model,
+    best_cut,
+    evidence,
+    map_sweeps,
+)
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
     modes,
@@ -34,7 +41,7 @@ from blockmdp.oracles._noise import (
     rank,
     whitening,
 )
-from blockmdp.oracles.mixtures import best_split
+from blockmdp.oracles.mixtures import best_cut_of, dependent_bit
 from blockmdp.oracles.scores import bank_labels
 
 __all__ = ["DirichletMixture", "MixtureBank"]
@@ -43,6 +50,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
+POWERS = 10  # steps towards the direction with the largest variance
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 NONE = np.zeros(0, np.int64)
@@ -374,6 +382,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.room[self._g] = min(2, self.max_labels)
+        self._bank.state.memory[self._g] = math.inf if self.memory is None else self.memory
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
@@ -641,11 +650,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- forgetting -------------------------------------------------------------------------------
     def _make_room(self, n: int) -> None:
-        """Forget the older half of the rows of each label if n more are too many, but no row of a
-        rare label.
+        """Forget the older half of the rows of each label until there is room for n more, but no
+        row of a rare label.
         """
-        if self.memory is None:
-            return
+        assert self.memory is not None
         while self._n + n > self.memory and self._forget_older_half():
             pass
 
@@ -729,8 +737,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         for k in of if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
             x = self._x[rows].astype(np.float64)
-            farthest = ((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax()
-            for part in (best_split(self._model.bits, x, 1.0)[1], np.arange(len(x)) == farthest):
+            for part in _parts(self._model.bits, x):
                 smaller = part if 2 * part.sum() <= len(part) else ~part
                 counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
                 counts[unused[0]], sums[unused[0]] = smaller.sum(), x[smaller].sum(axis=0)
@@ -840,13 +847,13 @@ class MixtureBank:
         list of int
             Mixtures whose labels may have changed or increased in number.
         """
-        used = np.unique(groups)
-        for g in used:
-            if self.has_begun[g]:
-                self.mixtures[g]._make_room(int(np.count_nonzero(groups == g)))
+        used, sizes = np.unique(groups, return_counts=True)
         n_before = np.zeros(len(self.mixtures), np.int64)
         touched = set()
         if any(self.has_begun):
+            too_many = self.state.n[used] + sizes > self.state.memory[used]
+            for g, size in zip(used[too_many], sizes[too_many]):
+                self.mixtures[g]._make_room(int(size))
             n_before[:] = self.state.n
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:
@@ -951,6 +958,26 @@ def _dimensions(deviations: Array, degrees: int) -> float:
     square *= degrees**2 / ((degrees + 2) * (degrees - 1))
     square = (degrees * square + 10 * trace**2 / d) / (degrees + 10)
     return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
+
+
+def _parts(bits: bool, x: Array) -> Iterator[NDArray[np.bool_]]:
+    """Yield two candidates for a part of a label: one side of the best cut, and the farthest row.
+
+    Real numbers are cut along the direction with the largest variance, or one almost as good: where
+    no direction stands out, any will do.
+    """
+    deviations = x - x.mean(axis=0)
+    squares = np.einsum("ij,ij->i", deviations, deviations)
+    farthest = int(squares.argmax())
+    if bits:
+        yield dependent_bit(x)[1]
+    else:
+        along = deviations @ deviations[farthest]
+        for _ in range(POWERS):
+            direction = along @ deviations
+            along = deviations @ (direction / (np.linalg.norm(direction) + 1e-300))
+        yield best_cut_of(along)[1]
+    yield np.arange(len(x)) == farthest
 
 
 def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:

@@ -631,23 +631,42 @@ def best_split(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np
     """Split the rows of one component in two; return roughly what that gains, and the side of each
     row.
     """
+    if bits:
+        return dependent_bit(X)
     n = len(X)
     centred = X - X.mean(axis=0)
-    if bits:
-        C = centred.T @ centred / n
-        spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
-        z = n * (C / np.outer(spread, spread)) ** 2  # dependence of pairs of bits, roughly chi^2
-        np.fill_diagonal(z, 0.0)
-        return float(z.max()) / 2, X[:, int(z.max(axis=1).argmax())] > 0.5
     if n < X.shape[1]:
         along = np.linalg.eigh(centred @ centred.T)[1][:, -1]
     else:
         along = centred @ np.linalg.eigh(centred.T @ centred / n)[1][:, -1]
+    between, side = best_cut_of(along)
+    return between / (2 * variance), side
+
+
+def dependent_bit(X: Array) -> tuple[float, NDArray[np.bool_]]:
+    """Find the bit that depends most on another one; return roughly what splitting the rows by its
+    value gains, and its value in each row.
+    """
+    n = len(X)
+    centred = X - X.mean(axis=0)
+    C = centred.T @ centred / n
+    spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
+    C /= np.outer(spread, spread)
+    np.fill_diagonal(C, 0.0)
+    z = n * np.maximum(C.max(axis=1), -C.min(axis=1)) ** 2  # roughly chi^2, of pairs of bits
+    return float(z.max()) / 2, X[:, int(z.argmax())] > 0.5
+
+
+def best_cut_of(along: Array) -> tuple[float, NDArray[np.bool_]]:
+    """Cut numbers with mean 0 in two; return the sum of squares between the two sides, and the side
+    of each.
+    """
+    n = len(along)
     order = np.sort(along)
     size = np.arange(1, n)
-    between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))  # of the two sides of each cut
+    between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))
     cut = int(between.argmax())
-    return float(between[cut]) / (2 * variance), along > (order[cut] + order[cut + 1]) / 2
+    return float(between[cut]), along > (order[cut] + order[cut + 1]) / 2
 
 
 def _mergers(bits: bool, X: Array, r: Array, variance: float) -> Iterator[Array]:

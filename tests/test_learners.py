@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 from scipy import stats
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from blockmdp import Learner, OracleQ, QLearning, Tabular, lock_bernoulli, rng
 from blockmdp.learners.base import best_action, best_value
@@ -265,6 +266,22 @@ def test_check_learner_passes_correct_learners():
         Count(),
     ):
         check_learner(learner)
+
+
+def test_learners_run_on_one_thread_too():
+    seen = []
+
+    class ThreadCounter(PlainCount):
+        @staticmethod
+        def act(tables, k, h, s, key):
+            seen.append({pool["num_threads"] for pool in threadpool_info()})
+            return 0
+
+    with threadpool_limits(limits=2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        Tabular(ThreadCounter()).fit(lock_bernoulli(2), 1)
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert seen == [{1}, {1}]
 
 
 def test_the_learner_of_a_user_learns_the_same_compiled_and_in_plain_python():

@@ -397,6 +397,9 @@ def test_compiled_noise_equals_interpreted_noise():
         assert np.array_equal(markov_bits(*arguments), interpreted(markov_bits)(*arguments))
         assert np.array_equal(branches(some, level), interpreted(branches)(some, level))
         assert branches(some, level).tolist() == [int(rng.key(key, level)) for key in some]
+        again = np.array([0, 0, 1, 0, 0, 2, 2, 2])  # a chain is the same wherever its key is
+        repeated = markov_bits(some[again], *arguments[1:])
+        assert np.array_equal(repeated, markov_bits(*arguments)[again])
 
 
 # --- agents on correlated noise -------------------------------------------------------------------

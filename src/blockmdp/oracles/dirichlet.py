@@ -418,8 +418,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         price = d * (d + 1) / 4 * math.log(self._n)  # of a shape, as in the BIC
         found = []
         for dim in (
-            _dimensions(x - x.mean(axis=0), self._n - 1),
-            _dimensions(near, len(near)),
+            _dimensions(_smaller_product(x - x.mean(axis=0)), self._n - 1, x.shape[1]),
+            _dimensions(_smaller_product(near), len(near), x.shape[1]),
         ):
             self._reshape(None, one_label)
             self._model = self._model._replace(dim=dim)
@@ -544,12 +544,18 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
         if self._model.bits:
             return False
-        T = self._shape(now.z)
+        enough = self._n >= MIN_DEGREES * self._raw.shape[1]
+        scatter, degrees = self._scatter(now.z) if enough else (None, 0)
+        T = self._shape(scatter, degrees)
         reshaped = _differ(T, self._T)
         if reshaped:
             self._reshape(T, now.z)
             now = self._current()
-        before, dim = self._model.dim, self._noise_dimensions(now)
+        if scatter is None:
+            scatter, degrees = self._small_scatter(now)
+        elif self._T is not None:
+            scatter = self._T.T @ scatter @ self._T
+        before, dim = self._model.dim, _dimensions(scatter, degrees, self._x.shape[1])
         self._model = self._model._replace(dim=dim)
         return reshaped or abs(dim - before) >= 0.1 * before
 
@@ -586,7 +592,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             for part in modes(self._x[rows].astype(np.float64)):
                 z = now.z.copy()
                 z[rows[part]] = unused[0]
-                self._reshape(self._shape(z), z)
+                self._reshape(self._shape(*self._scatter(z)), z)
                 other = self._swept(self._current())
                 if _is_better(other, now):
                     self._accept(other)
@@ -594,13 +600,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 self._reshape(T, now.z)
         return False
 
-    def _shape(self, z: Labels) -> Array | None:
+    def _shape(self, scatter: Array | None, degrees: int) -> Array | None:
         """Return the shape that others share, corrected by what this data set tells."""
-        T, d = self._shared, self._raw.shape[1]
-        if len(z) < MIN_DEGREES * d:
-            return T
-        scatter, degrees = self._scatter(z)
-        if degrees < MIN_DEGREES * d:
+        T = self._shared
+        if scatter is None or degrees < MIN_DEGREES * len(scatter):
             return T
         if T is None:
             return whitening(scatter, degrees)
@@ -685,14 +688,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         new = len(labels) + np.arange(self._n - len(kept))
         return np.concatenate([kept, new])
 
-    def _noise_dimensions(self, now: _Clustering) -> float:
-        """Estimate the number of dimensions that the noise fills: tr(C)^2 / tr(C^2) for its
-        covariance C. With few data, it is the number of coordinates.
-        """
+    def _small_scatter(self, now: _Clustering) -> tuple[Array, int]:
+        """Return a matrix with the eigenvalues of the scatter of x, and its degrees of freedom."""
         counts, sums = now.clusters
         used = np.maximum(counts, 1)[:, None]
         degrees = self._n - int(np.count_nonzero(counts))
-        return _dimensions(self._x - (sums / used)[now.z], degrees)
+        return _smaller_product(self._x - (sums / used)[now.z]), degrees
 
     def _swept(self, now: _Clustering) -> _Clustering:
         """Sweep over the rows as long as that makes the data more probable."""
@@ -762,7 +763,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             yield _renamed(now.z, _cut(tree, K))
 
     def _is_crowded(self, now: _Clustering) -> bool:
-        """Whether rows of the largest label have more close neighbours than rows of one Gaussian.
+        """Whether a third of the rows of the largest label have more close neighbours than rows of
+        one Gaussian have: one each.
 
         If so, it may consist of many states, of which each has few rows so far.
         """
@@ -772,8 +774,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if n < FEW:
             return False
         close = chi2.ppf(1 / n, dim) / dim * 2 * (rows**2).sum() / n  # one row in n is so close
-        neighbours = np.count_nonzero(cdist(some, rows, "sqeuclidean") < close) / len(some) - 1
-        return bool(neighbours > 2)
+        neighbours = np.count_nonzero(cdist(some, rows, "sqeuclidean") < close, axis=1) - 1
+        return bool(np.count_nonzero(neighbours > 2) > len(some) / 3)
 
 
 class MixtureBank:
@@ -945,12 +947,19 @@ class _Clustering(NamedTuple):
     model: Model
 
 
-def _dimensions(deviations: Array, degrees: int) -> float:
-    """Estimate tr(C)^2 / tr(C^2) for the covariance C of deviations, with degrees of freedom."""
+def _smaller_product(deviations: Array) -> Array:
+    """Return D'D or DD', which have the same eigenvalues but for zeros."""
     n, d = deviations.shape
+    return deviations.T @ deviations if d < n else deviations @ deviations.T
+
+
+def _dimensions(scatter: Array, degrees: int, d: int) -> float:
+    """Estimate the number of dimensions that noise fills, of d: tr(C)^2 / tr(C^2) for its
+    covariance C. With few degrees of freedom of the scatter, it is close to d.
+    """
     if degrees < 2:
         return float(d)
-    S = (deviations.T @ deviations if d < n else deviations @ deviations.T) / degrees
+    S = scatter / degrees
     trace = np.trace(S)
     if trace <= 0:
         return float(d)

@@ -266,6 +266,36 @@ def engines(repetitions: int) -> list[dict[str, Any]]:
     return result
 
 
+ONLINE = {  # episodes in which OnlineURL() solves the problem
+    "comblock, H = 100": (lambda: bm.comblock(100, seed=1), 2_000),
+    "noisy_chain, K = 20": (lambda: bm.noisy_chain(20, seed=0), 1_000),
+    "lock_gaussian, H = 20": (lambda: bm.lock_gaussian(20, seed=0), 1_000),
+}
+
+
+def fit_online(name: str, episodes: int) -> float:
+    """Return the seconds of a fit of OnlineURL()."""
+    problem = ONLINE[name][0]()
+    bm.OnlineURL().fit(problem, 5)  # compile before the clock starts
+    return seconds(bm.OnlineURL().fit, problem, episodes)
+
+
+def online(name: str, quick: bool) -> dict[str, Any]:
+    """Measure a fit of OnlineURL(), and how many times longer its first episodes take if nothing is
+    compiled.
+    """
+    episodes, first = ONLINE[name][1] // (10 if quick else 1), 10
+    plain = in_fresh_process("fit_online", name, first, NUMBA_DISABLE_JIT="1")
+    took = fit_online(name, episodes)
+    return {
+        "name": name,
+        "episodes": episodes,
+        "seconds": took,
+        "milliseconds_per_episode": took / episodes * 1e3,
+        "ratio": plain / fit_online(name, first),
+    }
+
+
 def first_fits() -> dict[str, float]:
     """Measure how many seconds the first fit of each learner takes longer than the second."""
     extra = {}
@@ -405,6 +435,21 @@ def main() -> None:
     for line in by_engine:
         print(f"{line['engine']:<20}{line['steps_per_second']:>12,.0f}")
 
+    print(
+        "\nOnlineURL(): seconds of a fit, milliseconds per episode, and how many times longer its"
+    )
+    print("first episodes take if nothing is compiled")
+    print(f"{'':<24}{'episodes':>10}{'seconds':>10}{'ms':>8}{'ratio':>9}")
+    fits = []
+    for name in ONLINE:
+        r = online(name, quick)
+        fits.append(r)
+        print(
+            f"{name:<24}{r['episodes']:>10,}{r['seconds']:>10.1f}"
+            f"{r['milliseconds_per_episode']:>8.1f}{r['ratio']:>8,.0f}x",
+            flush=True,
+        )
+
     with tempfile.TemporaryDirectory() as cache:
         compiling = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
         loading = in_fresh_process("first_fits", NUMBA_CACHE_DIR=cache)
@@ -434,6 +479,7 @@ def main() -> None:
         "oracle_fit_seconds": fitting,
         "flatness": flat,
         "engines": by_engine,
+        "online": fits,
         "compile_seconds": compiling,
         "load_seconds": loading,
         "memory_mb": memory,

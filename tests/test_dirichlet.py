@@ -505,3 +505,12 @@ def test_outliers_get_the_closest_large_label():
         oracle.partial_fit(row[None])
     assert adjusted_rand_score(states[~far], oracle.labels_[~far]) == 1.0
     assert len(np.unique(oracle.labels_)) == len(np.unique(oracle.predict(x))) == 2
+
+
+def test_memory_can_be_changed_between_batches():
+    g = np.random.default_rng(0)
+    x = g.normal(size=(120, 6)) + 20 * np.eye(6)[g.integers(3, size=120)]
+    oracle = DirichletMixture(memory=40).partial_fit(x[:60])
+    assert oracle.set_params(memory=None).partial_fit(x[60:90])._n == 90
+    assert oracle.set_params(memory=40).partial_fit(x[90:])._n <= 70
+    assert len(oracle.labels_) == 120

@@ -30,7 +30,6 @@ class Bank(NamedTuple):
     x: Any  # (G, C, d) the same after T; the same array if no mixture has had a T
     z: Any  # (G, C) labels
     n: Any  # (G,) number of observations
-    memory: Any  # (G,) largest number that is kept
     due: Any  # (G,) number of observations at which the labels are reconsidered
     square: Any  # (G,) sum of the squares of all numbers in x
     room: Any  # (G,) number of labels, with those that are not in use
@@ -66,7 +65,6 @@ def new_bank(G: int, d: int) -> Bank:
         x=raw,
         z=zeros(C, dtype=np.int64),
         n=zeros(dtype=np.int64),
-        memory=np.full(G, np.inf),
         due=zeros(dtype=np.int64),
         square=zeros(),
         room=zeros(dtype=np.int64),

@@ -75,8 +75,8 @@ class Predictive(NamedTuple):
 def dot(x, y):
     """Return the inner product of two vectors.
 
-    Four sums side by side take a quarter of the time of one, in which each addition waits for the
-    one before. Their order is fixed, so that the result is the same on every machine.
+    Four sums side by side are faster than one, in which each addition waits for the one before.
+    Their order is fixed, so that the result is the same on every machine.
     """
     d = len(x)
     whole = d - d % 4

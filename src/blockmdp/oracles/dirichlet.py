@@ -26,14 +26,7 @@ from blockmdp.oracles._bank import (
     update_scores,
     with_room,
 )
-from blockmdp.oracles._dirichlet import (
-    MANY,
-    Clusters,
-    Model,
-    best_cut,
-    evidence,
-    map_sweeps,
-)
+from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
     modes,
@@ -382,7 +375,6 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.room[self._g] = min(2, self.max_labels)
-        self._bank.state.memory[self._g] = math.inf if self.memory is None else self.memory
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
@@ -853,9 +845,12 @@ class MixtureBank:
         n_before = np.zeros(len(self.mixtures), np.int64)
         touched = set()
         if any(self.has_begun):
-            too_many = self.state.n[used] + sizes > self.state.memory[used]
+            limits = [self.mixtures[g].memory for g in used]
+            most = np.array([math.inf if limit is None else limit for limit in limits])
+            too_many = self.state.n[used] + sizes > most
             for g, size in zip(used[too_many], sizes[too_many]):
-                self.mixtures[g]._make_room(int(size))
+                if self.has_begun[g]:
+                    self.mixtures[g]._make_room(int(size))
             n_before[:] = self.state.n
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:

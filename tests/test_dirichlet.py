@@ -434,6 +434,23 @@ def test_hidden_states_are_split_where_neighbours_agree():
         assert np.ptp(shares) > 0.9
 
 
+def test_correlated_noise_is_not_split():
+    m = bm.noisy_lock(horizon=10, noise="correlated", seed=21)
+    x, states = observations(m, 4, 1000, [0.5, 0.4, 0.1], seed=4)
+    oracle = DirichletMixture().fit(x)
+    assert oracle.n_labels_ == 3
+    assert adjusted_rand_score(oracle.labels_, states) == 1.0
+
+
+def test_only_data_with_more_neighbours_than_one_state_has_are_crowded():
+    random = np.random.default_rng(0)
+    one_state = random.normal(size=(400, 5))
+    many_states = 20 * random.normal(size=(40, 5))[np.arange(400) % 40] + one_state
+    for x, is_crowded in ((one_state, False), (many_states, True)):
+        oracle = DirichletMixture(max_labels=1).fit(x)
+        assert oracle._is_crowded(oracle._current()) is is_crowded
+
+
 def test_states_in_a_row_and_states_without_noise_are_found():
     random = np.random.default_rng(6)
     states = random.integers(5, size=150)

@@ -574,7 +574,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Split a label together with a new shape of the noise, if that is more probable.
 
         If a label contains several states, its covariance contains the distances between them, and
-        seen through it they are not worth a label each.
+        seen through it they are not worth a label each. A new shape alone, without a new label,
+        does not count: it is for `_learn_noise` to say.
         """
         now, T = self._current(), self._copy_of_T()
         unused = np.flatnonzero(now.clusters.counts == 0)
@@ -585,8 +586,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 z = now.z.copy()
                 z[rows[part]] = unused[0]
                 self._reshape(self._shape(*self._scatter(z)), z)
-                other = self._swept(self._current())
-                if _is_better(other, now):
+                other = self._swept(self._current(), rows)
+                if _is_better(other, now) and other.n_labels > now.n_labels:
                     self._accept(other)
                     return True
                 self._reshape(T, now.z)
@@ -687,14 +688,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         degrees = self._n - int(np.count_nonzero(counts))
         return _smaller_product(self._x - (sums / used)[now.z]), degrees
 
-    def _swept(self, now: _Clustering) -> _Clustering:
-        """Sweep over the rows as long as that makes the data more probable."""
+    def _swept(self, now: _Clustering, of: Labels | slice = slice(None)) -> _Clustering:
+        """Sweep over all rows, or some, as long as that makes the data more probable."""
+        x = self._x[of]
         while True:
-            z = now.z.copy()
+            z, some = now.z.copy(), now.z[of].copy()
             clusters = Clusters(now.clusters.counts.copy(), now.clusters.sums.copy())
-            moves = map_sweeps(now.model, self._x, z, clusters, SWEEPS)
-            if moves == 0:
+            if map_sweeps(now.model, x, some, clusters, SWEEPS) == 0:
                 return now
+            z[of] = some
             after = self._scored(z, clusters)
             if not _is_better(after, now):
                 return now
@@ -940,6 +942,11 @@ class _Clustering(NamedTuple):
     clusters: Clusters
     score: float
     model: Model
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels in use."""
+        return int(np.count_nonzero(self.clusters.counts))
 
 
 def _smaller_product(deviations: Array) -> Array:

@@ -53,7 +53,7 @@ def test_a_single_maximum_is_always_taken():
 
 # --- OracleQ --------------------------------------------------------------------------------------
 def test_oracleq_starts_optimistic_and_unvisited():
-    q, n, alpha, c, v_max = OracleQ(lr=0.25, bonus=2, v_max=3).tables(2, 5, 4, 10)
+    q, n, _, alpha, c, v_max = OracleQ(lr=0.25, bonus=2, v_max=3).tables(2, 5, 4, 10)
     assert q.shape == n.shape == (2, 5, 4)
     assert (q == 3.0).all()
     assert (n == 0).all()

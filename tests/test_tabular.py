@@ -96,7 +96,7 @@ def test_a_learner_must_be_an_instance_of_learner():
 def test_repr_shows_what_is_not_default():
     assert repr(Tabular()) == "Tabular()"
     assert repr(Tabular(OracleQ(), on="observation")) == (
-        "Tabular(learner=OracleQ(lr=0.1, bonus=0.001, v_max=1.0), on='observation')"
+        "Tabular(learner=OracleQ(lr=0.1, bonus=0.001, v_max=1.0, stationary=False), on='observation')"
     )
 
 
@@ -446,3 +446,29 @@ def test_a_policy_is_valued_on_a_problem_of_its_own_size_only():
     agent = Tabular().fit(lock_bernoulli(horizon=3), 10)
     with pytest.raises(ValueError, match="horizon 3 and 4 actions, but LockBernoulli has"):
         agent.value(on=lock_bernoulli(horizon=4))
+
+
+# --- learners that do not know the level ----------------------------------------------------------
+def test_a_learner_that_does_not_know_the_level_has_one_table(tmp_path):
+    m = lock_bernoulli(horizon=4, switch=0.2)
+    agent = Tabular(OracleQ(), on="observation", by_level=False).fit(m, 300, seed=0)
+    assert agent.tables_.q.shape[0] == 1
+    pi = agent.policy_.pi
+    assert (pi == pi[:1]).all()
+    x = m.sample(1, 0, 20)
+    labels = [agent.policy_.decode(x, h) for h in (0, 3)]
+    assert np.array_equal(*labels)
+    agent.save(tmp_path / "blind.npz")
+    loaded = load(tmp_path / "blind.npz")
+    assert np.array_equal(loaded.decode(x, 2), labels[0])
+    assert np.array_equal(loaded.act(x, 2), agent.act(x, 2))
+
+
+def test_without_the_level_a_lock_cannot_be_opened():
+    m = lock_bernoulli(horizon=5, seed=3)
+    blind, sees = (
+        Tabular(OracleQ(lr=0.3), on="observation", by_level=by_level).fit(m, 20_000, seed=0)
+        for by_level in (False, True)
+    )
+    assert sees.returns_[-1000:].mean() > 0.45
+    assert blind.returns_[-1000:].mean() < 0.3

@@ -117,7 +117,8 @@ def hashes(name, record=False):
         problem = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=3, horizon=3)
     engine = "stepwise" if "stepwise" in name else "auto"
     agent = make().fit(problem, episodes, seed=7, engine=engine, record=record)
-    learnt = [agent.returns_, *getattr(agent, "tables_", ())]
+    tables = agent.tables_._asdict() if hasattr(agent, "tables_") else {}
+    learnt = [agent.returns_, *(tables[name] for name in tables if name != "H")]  # H is newer
     if isinstance(problem, bm.BlockMDP) and engine == "auto":
         learnt.append(agent.policy_.pi)
         if hasattr(agent, "decode"):

@@ -37,13 +37,31 @@ from blockmdp.envs import (
     noisy_lock,
     random_block_mdp,
 )
-from blockmdp.learners import PSRL, UCBVI, Learner, OracleQ, QLearning
+from blockmdp.learners import (
+    E3,
+    EULER,
+    OPSRL,
+    PSRL,
+    RLSVI,
+    RMAX,
+    UBEV,
+    UCBQ,
+    UCBVI,
+    UCRL2,
+    DelayedQ,
+    Learner,
+    OracleQ,
+    PSRLTheory,
+    QLearning,
+    UCBVITheory,
+)
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
     from blockmdp import measures, oracles, plots, testing
     from blockmdp.agents import Agent, Tabular
     from blockmdp.experiments import Results, Study
+    from blockmdp.measures import regret
     from blockmdp.pcid import PCID
     from blockmdp.policy import Policy, load
     from blockmdp.url import URL, OnlineURL
@@ -51,12 +69,21 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "E3",
+    "EULER",
+    "OPSRL",
     "PCID",
     "PSRL",
+    "RLSVI",
+    "RMAX",
+    "UBEV",
+    "UCBQ",
     "UCBVI",
+    "UCRL2",
     "URL",
     "Agent",
     "BlockMDP",
+    "DelayedQ",
     "Digits",
     "Emission",
     "ExogenousBits",
@@ -68,6 +95,7 @@ __all__ = [
     "OneHotGaussian",
     "OnlineURL",
     "OracleQ",
+    "PSRLTheory",
     "PerLevel",
     "Policy",
     "QLearning",
@@ -75,6 +103,7 @@ __all__ = [
     "StateAndLevel",
     "Study",
     "Tabular",
+    "UCBVITheory",
     "comblock",
     "diabolical_lock",
     "emissions",
@@ -89,6 +118,7 @@ __all__ = [
     "oracles",
     "plots",
     "random_block_mdp",
+    "regret",
     "rng",
     "testing",
 ]
@@ -107,6 +137,7 @@ _LATER = {
     "measures": "blockmdp",
     "oracles": "blockmdp",
     "plots": "blockmdp",
+    "regret": "blockmdp.measures",
     "testing": "blockmdp",
 }
 

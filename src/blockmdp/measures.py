@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp.checks import check_integer
 from blockmdp.decoders import Decoder
 from blockmdp.history import Snapshot
+from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
+from blockmdp.simulators.block import BlockSimulator
 
-__all__ = ["accuracy", "confusion", "solved_from", "value"]
+__all__ = ["accuracy", "confusion", "regret", "solved_from", "value"]
 
 
 def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int = 0) -> float:
@@ -137,6 +140,50 @@ def _equal(one: Policy, other: Policy) -> bool:
 
 def _decoded(policy: Policy, fresh: Callable[[int], NDArray[Any]], h: int) -> NDArray[Any]:
     return np.asarray(policy.decode(fresh(h), h))
+
+
+def regret(mdp: BlockMDP, learner: Learner, episodes: int, seed: int = 0) -> NDArray[np.float64]:
+    """Compute the exact regret of a learner that is shown latent states.
+
+    It is the sum of V* - V(pi_k) over the episodes so far, where pi_k is the policy that the
+    learner follows in episode k, exploration included. Both values are computed from the model, so
+    the luck of single returns plays no part.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        Problem to learn.
+    learner : Learner
+        The learner.
+    episodes : int
+        Number of episodes.
+    seed : int, default=0
+        Seed of the run: its episodes are those of ``Tabular(learner).fit(mdp, episodes, seed)``.
+
+    Returns
+    -------
+    ndarray of shape (episodes,)
+        Regret after each episode.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=3)
+    >>> regret(m, bm.UCBVI(bonus=0.0), episodes=100)[[0, 9, 99]].round(2)
+    array([0.44, 4.18, 6.7 ])
+    """
+    check_integer("episodes", episodes, 1)
+    simulator = BlockSimulator(mdp, seed)
+    run = simulator.start(learner, episodes)
+    best, lost = mdp.optimal_value(), np.empty(episodes)
+    last, v = None, 0.0
+    for k in range(episodes):
+        pi = learner.behaviour(run.tables, k)
+        if last is None or not np.array_equal(pi, last):
+            last, v = pi.copy(), mdp.value(pi)
+        lost[k] = best - v
+        simulator.learn(run, None, 1)
+    return np.cumsum(lost)
 
 
 def confusion(

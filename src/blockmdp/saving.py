@@ -47,8 +47,9 @@ def write_policy(
     if decoder is None:
         about["decoder"] = "latent"
     elif isinstance(decoder, FrozenTable):
-        about |= {"decoder": "table", "dtype": decoder.dtype.str}
-        arrays |= {f"rows{h}": rows for h, rows in enumerate(decoder.words())}
+        words = decoder.words()
+        about |= {"decoder": "table", "dtype": decoder.dtype.str, "tables": len(words)}
+        arrays |= {f"rows{h}": rows for h, rows in enumerate(words)}
     elif isinstance(decoder, FittedDecoder):
         about |= {"decoder": "fitted", "fitted": []}
         arrays["order"] = decoder.order
@@ -155,7 +156,9 @@ def _read_table(
 ) -> FrozenTable:
     dtype = np.dtype(about["dtype"])
     _require(dtype.kind in "buif", f"observations cannot have dtype {dtype}")
-    words = [arrays[f"rows{h}"] for h in range(levels)]
+    tables = about.get("tables", levels)
+    _require(tables in (1, levels), f"there must be one table, or one for each of {levels} levels")
+    words = [arrays[f"rows{h}"] for h in range(tables)]
     for h, rows in enumerate(words):
         _require(rows.ndim == 2 and rows.dtype == np.uint64, f"rows{h} must be words of 64 bits")
         width = None if dim is None else -(-dim * dtype.itemsize // 8)

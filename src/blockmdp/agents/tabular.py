@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -32,6 +33,10 @@ class Tabular(Agent):
     on : {"latent", "likelihood", "observation"}, default="latent"
         What the learner is shown. "likelihood" needs an emission with a method `log_likelihood`, as
         that of `blockmdp.noisy_lock`; the policy cannot be saved.
+    by_level : bool, default=True
+        Whether the learner knows the level of a state or observation. If False, all levels share
+        one table (of learners that plan, one model), as for the learners on observations of Feng
+        et al. (2020). The learner must have a parameter `stationary`, which is then True.
 
     Attributes
     ----------
@@ -70,16 +75,26 @@ class Tabular(Agent):
         self,
         learner: Learner | None = None,
         on: Literal["latent", "likelihood", "observation"] = "latent",
+        *,
+        by_level: bool = True,
     ) -> None:
         check_learner(learner)
         if on not in ("latent", "likelihood", "observation"):
             raise ValueError(f"on must be 'latent', 'likelihood' or 'observation', got {on!r}")
+        if not by_level and not hasattr(OracleQ() if learner is None else learner, "stationary"):
+            raise ValueError(
+                f"by_level=False needs a learner with a parameter stationary, which "
+                f"{type(learner).__name__} does not have"
+            )
         self.learner = learner
         self.on = on
+        self.by_level = by_level
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
         decoder = self._decoder(simulator)
-        learner = OracleQ() if self.learner is None else self.learner
+        learner: Any = OracleQ() if self.learner is None else self.learner
+        if not self.by_level:
+            learner = replace(learner, stationary=True)
         run = simulator.start(learner, episodes)
         simulator.learn(run, decoder)
         pi = learner.policy(run.tables).copy()
@@ -92,7 +107,9 @@ class Tabular(Agent):
     def _decoder(self, simulator: Simulator) -> Decoder | None:
         if self.on == "latent":
             return None
-        return _table_for(simulator) if self.on == "observation" else _Likelihood(simulator)
+        if self.on == "likelihood":
+            return _Likelihood(simulator)
+        return _table_for(simulator, self.by_level)
 
 
 class _Likelihood:
@@ -115,7 +132,7 @@ class _Likelihood:
         return labels
 
 
-def _table_for(simulator: Simulator) -> TableDecoder:
+def _table_for(simulator: Simulator, by_level: bool) -> TableDecoder:
     if simulator.mdp is not None:
         finite, what = simulator.mdp.emission.finite, repr(simulator.mdp)
     else:
@@ -126,7 +143,7 @@ def _table_for(simulator: Simulator) -> TableDecoder:
             f"on='observation' needs finitely many observations, but {what} has infinitely many. "
             "Decode them (blockmdp.URL or blockmdp.OnlineURL), or learn on='latent'"
         )
-    return TableDecoder(simulator.horizon)
+    return TableDecoder(simulator.horizon, by_level=by_level)
 
 
 def _is_finite(space: gym.Space[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ class TableDecoder:
     ----------
     horizon : int
         Number of actions in an episode, H.
+    by_level : bool, default=True
+        Number observations at each level. If False, an observation has the same number at all
+        levels.
 
     See Also
     --------
@@ -40,8 +43,8 @@ class TableDecoder:
     2
     """
 
-    def __init__(self, horizon: int) -> None:
-        self._levels = [_Rows() for _ in range(horizon + 1)]
+    def __init__(self, horizon: int, *, by_level: bool = True) -> None:
+        self._levels = [_Rows() for _ in range(horizon + 1 if by_level else 1)]
         self._dtype: np.dtype[Any] | None = None  # of the observations
 
     @property
@@ -67,7 +70,7 @@ class TableDecoder:
         if self._dtype is None and len(x):
             self._dtype = x.dtype
         numbers = np.empty(len(x), np.int32)
-        for h, rows in by_level(levels):
+        for h, rows in _tables(self._levels, levels):
             numbers[rows] = self._levels[h].add(_words(x[rows]))
         return numbers
 
@@ -116,7 +119,7 @@ class FrozenTable:
         Parameters
         ----------
         words : sequence of ndarray of shape (n, w)
-            The observations of each level, as rows of 64-bit words.
+            The observations of each level, or of all levels, as rows of 64-bit words.
         dtype : np.dtype
             Type of their numbers.
 
@@ -141,7 +144,7 @@ class FrozenTable:
         Returns
         -------
         list of ndarray of shape (n, w)
-            One array for each level.
+            One array for each level, or one for all.
         """
         return [level.rows(count) for level, count in zip(self._levels, self._counts)]
 
@@ -162,12 +165,17 @@ class FrozenTable:
         """
         same_type = x.astype(self.dtype, copy=False)
         numbers = np.empty(len(x), np.int32)
-        for h, rows in by_level(levels):
+        for h, rows in _tables(self._levels, levels):
             numbers[rows] = self._levels[h].find(_words(same_type[rows]))
             found = numbers[rows]
             numbers[rows] = np.where((found < 0) | (found >= self._counts[h]), self.n_labels, found)
         exact = (same_type == x).reshape(len(x), -1).all(axis=1)
         return np.where(exact, numbers, np.int32(self.n_labels))
+
+
+def _tables(tables: Sequence[_Rows], levels: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+    """Yield each table that is needed, and the rows to look up in it."""
+    return by_level(levels if len(tables) > 1 else np.zeros_like(levels))
 
 
 class _Rows:

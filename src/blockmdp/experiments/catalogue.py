@@ -44,7 +44,12 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
             "DirichletMixture",
         ),
-        ("learner", "blockmdp.learners", "OracleQ QLearning UCBVI PSRL"),
+        (
+            "learner",
+            "blockmdp.learners",
+            "OracleQ QLearning UCBVI PSRL DelayedQ E3 EULER OPSRL PSRLTheory RLSVI RMAX UBEV UCBQ "
+            "UCBVITheory UCRL2",
+        ),
     )
 }
 

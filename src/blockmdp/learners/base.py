@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,7 +13,16 @@ from blockmdp.jit import inlined, is_compiled
 from blockmdp.loop import no_plan
 from blockmdp.rng import uniform
 
-__all__ = ["Learner", "best_action", "best_action_at", "best_value", "check_range"]
+__all__ = [
+    "Learner",
+    "at",
+    "best_action",
+    "best_action_at",
+    "best_value",
+    "check_constants",
+    "check_range",
+    "check_stationary",
+]
 
 
 class Learner:
@@ -232,6 +242,33 @@ def check_range(learner: object, field: str, low: float, high: float) -> None:
             f"{type(learner).__name__}: {field} must be a number in [{low:g}, {high:g}], got "
             f"{value!r}"
         )
+
+
+def check_constants(learner: Any) -> None:
+    """Raise ValueError if a constant of a learner with a guarantee is not valid."""
+    name = type(learner).__name__
+    for field, low, high in (("scale", 0.0, math.inf), ("delta", 1e-300, 1.0)):
+        if hasattr(learner, field):
+            check_range(learner, field, low, high)
+    if getattr(learner, "v_max", None) is not None:
+        check_range(learner, "v_max", 1e-300, 1e300)
+    if getattr(learner, "bonus", "hoeffding") not in ("hoeffding", "bernstein"):
+        raise ValueError(f'{name}: bonus must be "hoeffding" or "bernstein", got {learner.bonus!r}')
+    if hasattr(learner, "stationary"):
+        check_stationary(learner)
+
+
+def check_stationary(learner: Any) -> None:
+    """Raise ValueError if the field `stationary` is not a bool."""
+    if not isinstance(learner.stationary, bool | np.bool_):
+        name = type(learner).__name__
+        raise ValueError(f"{name}: stationary must be True or False, got {learner.stationary!r}")
+
+
+@inlined
+def at(table, h):
+    """Return the index of level h in a table: h, or 0 if all levels share it."""
+    return h if len(table) > 1 else 0
 
 
 @inlined

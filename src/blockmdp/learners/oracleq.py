@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, best_value, check_range
+from blockmdp.learners.base import (
+    Learner,
+    at,
+    best_action,
+    best_value,
+    check_range,
+    check_stationary,
+)
 from blockmdp.loop import learn, no_plan
 
 __all__ = ["OracleQ"]
@@ -24,8 +31,9 @@ __all__ = ["OracleQ"]
 class Tables(NamedTuple):
     """Tables of `OracleQ`."""
 
-    q: NDArray[np.float64]  # (H, S, A), starts at v_max
-    n: NDArray[np.int32]  # (H, S, A), number of visits
+    q: NDArray[np.float64]  # (H, S, A), starts at v_max; (1, S, A) if all levels share one table
+    n: NDArray[np.int32]  # the same shape, number of visits
+    H: int
     alpha: float
     c: float
     v_max: float
@@ -33,17 +41,18 @@ class Tables(NamedTuple):
 
 @inlined
 def act(tables, k, h, s, key):
-    return best_action(tables.q, h, s, key)  # 5
+    return best_action(tables.q, at(tables.q, h), s, key)  # 5
 
 
 @inlined
 def update(tables, h, s, a, r, s_next):
     q = tables.q
     n = tables.n
-    H = len(q)
-    n[h, s, a] += 1  # 6
-    target = r + best_value(q, h + 1, s_next) + tables.c * math.sqrt(H / n[h, s, a])
-    q[h, s, a] = min(tables.v_max, (1 - tables.alpha) * q[h, s, a] + tables.alpha * target)  # 7-8
+    i = at(q, h)
+    n[i, s, a] += 1  # 6
+    after = 0.0 if h + 1 == tables.H else best_value(q, at(q, h + 1), s_next)
+    target = r + after + tables.c * math.sqrt(tables.H / n[i, s, a])
+    q[i, s, a] = min(tables.v_max, (1 - tables.alpha) * q[i, s, a] + tables.alpha * target)  # 7-8
 
 
 @jit
@@ -66,6 +75,9 @@ class OracleQ(Learner):
         Scale c of the exploration bonus c sqrt(H / n) of an action that was tried n times.
     v_max : float, default=1.0
         Largest possible return of an episode. Q starts there and never exceeds it.
+    stationary : bool, default=False
+        Keep one table for all levels, so that the learner does not know the level. Use it if the
+        best action does not depend on the level, and labels mean the same at all levels.
 
     References
     ----------
@@ -75,26 +87,34 @@ class OracleQ(Learner):
     Examples
     --------
     >>> OracleQ(lr=0.1, bonus=0.001)
-    OracleQ(lr=0.1, bonus=0.001, v_max=1.0)
+    OracleQ(lr=0.1, bonus=0.001, v_max=1.0, stationary=False)
     """
 
     lr: float = 0.1
     bonus: float = 0.001
     v_max: float = 1.0
+    stationary: bool = False
 
     def __post_init__(self) -> None:
         check_range(self, "lr", 1e-12, 1.0)
         check_range(self, "bonus", 0.0, math.inf)
         check_range(self, "v_max", -math.inf, math.inf)
+        check_stationary(self)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
+        L = 1 if self.stationary else H
         return Tables(
-            np.full((H, S, A), float(self.v_max)),
-            np.zeros((H, S, A), np.int32),
+            np.full((L, S, A), float(self.v_max)),
+            np.zeros((L, S, A), np.int32),
+            H,
             float(self.lr),
             float(self.bonus),
             float(self.v_max),
         )
+
+    def policy(self, tables: Tables) -> NDArray[np.float64]:
+        pi = super().policy(tables)
+        return np.broadcast_to(pi, (tables.H, *pi.shape[1:]))
 
     act = staticmethod(act)
     update = staticmethod(update)

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, check_range
+from blockmdp.learners._model import mean_values
+from blockmdp.learners.base import Learner, at, best_action, check_range, check_stationary
 from blockmdp.loop import learn
 from blockmdp.rng import child, gamma
 
@@ -34,11 +35,11 @@ class Tables(NamedTuple):
 
     q: NDArray[np.float64]  # (H, S, A), in the model drawn last
     v: NDArray[np.float64]  # (H + 1, S), 0 at level H
-    n: NDArray[np.int32]  # (H, S, A), number of visits
-    m: NDArray[np.int32]  # (H, S, A, S), number of transitions; none if a visit ended the episode
-    r: NDArray[np.float64]  # (H, S, A, 2), sums of positive and of negative rewards
-    order: NDArray[np.int32]  # (H, S), 0 for the first state met at a level, ...; -1 if never met
-    met: NDArray[np.int32]  # (H,), number of states met
+    n: NDArray[np.int32]  # (L, S, A), number of visits; L is H, or 1 if all levels share one model
+    m: NDArray[np.int32]  # (L, S, A, S), number of transitions; none if a visit ended the episode
+    r: NDArray[np.float64]  # (L, S, A, 2), sums of positive and of negative rewards
+    order: NDArray[np.int32]  # (L, S), 0 for the first state met at a level, ...; -1 if never met
+    met: NDArray[np.int32]  # (L,), number of states met
     returns: NDArray[np.float64]  # (3,), return of this episode so far; least and greatest of all
     rewards: NDArray[np.float64]  # (2,), least and greatest reward; 0 counts as seen
     scale: NDArray[np.float64]  # (2,), what a surprise is worth, and v_max
@@ -55,13 +56,19 @@ def act(tables, k, h, s, key):
 
 @inlined
 def update(tables, h, s, a, r, s_next):
-    if tables.order[h, s] < 0:
-        tables.order[h, s] = tables.met[h]
-        tables.met[h] += 1
-    tables.n[h, s, a] += 1
-    tables.r[h, s, a, 0 if r > 0.0 else 1] += r
+    i = at(tables.n, h)
+    if tables.order[i, s] < 0:
+        tables.order[i, s] = tables.met[i]
+        tables.met[i] += 1
+    tables.n[i, s, a] += 1
+    tables.r[i, s, a, 0 if r > 0.0 else 1] += r
     if s_next >= 0:
-        tables.m[h, s, a, s_next] += 1
+        tables.m[i, s, a, s_next] += 1
+    if len(tables.n) == 1 and tables.n[i, s, a] == 1:
+        # else an action that leads nowhere would look new for the rest of the episode
+        for later in range(h + 1, len(tables.q)):
+            after = tables.v[later + 1, s_next] if s_next >= 0 else 0.0
+            tables.q[later, s, a] = min(tables.scale[1], r + after)
     returns, rewards = tables.returns, tables.rewards
     returns[0] = r if h == 0 else returns[0] + r
     returns[1] = min(returns[1], returns[0])
@@ -86,14 +93,15 @@ def learn_scale(tables):
 def draw_value(tables, h, s, a, key):
     """Draw the value of an action from the posterior, given the values of the next level."""
     H, S, _ = tables.q.shape
-    n = tables.n[h, s, a]
+    i = at(tables.n, h)
+    n = tables.n[i, s, a]
     surprise = tables.scale[0]
     v_max = tables.scale[1]
     won, lost = 0.0, 0.0
-    if tables.r[h, s, a, 0] > 0.0:
-        won = tables.r[h, s, a, 0] / tables.rewards[1]
-    if tables.r[h, s, a, 1] < 0.0:
-        lost = tables.r[h, s, a, 1] / tables.rewards[0]
+    if tables.r[i, s, a, 0] > 0.0:
+        won = tables.r[i, s, a, 0] / tables.rewards[1]
+    if tables.r[i, s, a, 1] < 0.0:
+        lost = tables.r[i, s, a, 1] / tables.rewards[0]
     g = gamma(key, 0, tables.wins)
     total = g * surprise
     mass = g + gamma(key, 1, tables.losses + max(n - won - lost, 0.0))
@@ -112,9 +120,9 @@ def draw_value(tables, h, s, a, key):
     total = mass * surprise
     ended = n
     for t in range(S):
-        count = tables.m[h, s, a, t]
+        count = tables.m[i, s, a, t]
         if count > 0:
-            order = tables.order[h + 1, t]
+            order = tables.order[at(tables.n, h + 1), t]
             g = gamma(key, 7 + order, count)
             mass += g
             total += g * (tables.v[h + 1, t] if order >= 0 else v_max)
@@ -129,17 +137,18 @@ def plan(tables, k, key):
     H, S, A = tables.q.shape
     if tables.learns_scale:
         learn_scale(tables)
-    for i in range(H):
-        h = H - 1 - i
+    for step in range(H):
+        h = H - 1 - step
+        i = at(tables.n, h)
         for s in range(S):
-            if tables.order[h, s] < 0:
+            if tables.order[i, s] < 0:
                 continue
             best = -math.inf
             # by the order of first visits: engines may number observations differently
-            state_key = np.uint64(child(np.uint64(child(key, h)), tables.order[h, s]))
+            state_key = np.uint64(child(np.uint64(child(key, i)), tables.order[i, s]))
             for a in range(A):
                 tables.q[h, s, a] = tables.scale[1]
-                if tables.n[h, s, a] > 0:
+                if tables.n[i, s, a] > 0:
                     action_key = np.uint64(child(state_key, a))
                     tables.q[h, s, a] = draw_value(tables, h, s, a, action_key)
                 best = max(best, tables.q[h, s, a])
@@ -167,6 +176,9 @@ class PSRL(Learner):
     v_max : float or None, default=None
         Largest possible return of an episode. None learns it from the returns seen: it is 1 at
         least, and twice their range. Set it if rewards are much smaller or larger than 1.
+    stationary : bool, default=False
+        Draw one model for all levels. Use it if the transitions and rewards do not depend on
+        the level, and labels mean the same at all levels: it needs up to H times fewer episodes.
 
     References
     ----------
@@ -186,25 +198,28 @@ class PSRL(Learner):
     wins: float = 0.05
     losses: float = 0.1
     v_max: float | None = None
+    stationary: bool = False
 
     def __post_init__(self) -> None:
         for field in ("unseen", "wins", "losses"):
             check_range(self, field, 1e-6, 1e6)
         if self.v_max is not None:
             check_range(self, "v_max", 0.0, 1e300)
+        check_stationary(self)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max = 1.0 if self.v_max is None else float(self.v_max)
         v = np.full((H + 1, S), v_max)
         v[H] = 0.0
+        L = 1 if self.stationary else H
         return Tables(
             np.full((H, S, A), v_max),
             v,
-            np.zeros((H, S, A), np.int32),
-            np.zeros((H, S, A, S), np.int32),
-            np.zeros((H, S, A, 2)),
-            np.full((H, S), -1, np.int32),
-            np.zeros(H, np.int32),
+            np.zeros((L, S, A), np.int32),
+            np.zeros((L, S, A, S), np.int32),
+            np.zeros((L, S, A, 2)),
+            np.full((L, S), -1, np.int32),
+            np.zeros(L, np.int32),
             np.zeros(3),
             np.zeros(2),
             np.array([v_max, v_max]),
@@ -215,13 +230,7 @@ class PSRL(Learner):
         )
 
     def policy(self, tables: Tables) -> NDArray[np.float64]:
-        # optimal in the mean model, of the actions that were tried
-        n = np.maximum(tables.n, 1)
-        q, v = tables.r.sum(axis=3) / n, np.zeros(tables.q.shape[1])
-        for h in reversed(range(len(q))):
-            q[h] += (tables.m[h] / n[h, :, :, None]) @ v
-            q[h][tables.n[h] == 0] = -np.inf
-            v = np.where(tables.order[h] >= 0, q[h].max(axis=1), 0.0)
+        q = mean_values(len(tables.q), tables.n, tables.m, tables.r.sum(axis=3))
         return super().policy(tables._replace(q=q))
 
     def behaviour(self, tables: Tables, k: int) -> NDArray[np.float64]:

@@ -1,9 +1,10 @@
 """UCBVI: optimistic value iteration on an estimated model (Azar, Osband and Munos 2017).
 
 `update` adds a step to the data and `plan` computes the optimistic values of their Algorithm 2. The
-differences: transitions and rewards are estimated separately for each level, the bonus is
-c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced to decrease over time. With c = 0
-this is R-MAX (Brafman and Tennenholtz 2002) with every action known after one visit.
+differences: transitions and rewards are estimated separately for each level (unless `stationary`),
+the bonus is c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced to decrease over time
+(`UCBVITheory` is the algorithm as published). With c = 0 this is R-MAX (Brafman and Tennenholtz
+2002) with every action known after one visit.
 
 `plan` computes only entries that can have changed: those visited since the last planning, and those
 that lead to a state whose value has changed. The result is the same.
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.learners.base import Learner, best_action, check_range
+from blockmdp.learners.base import Learner, at, best_action, check_range, check_stationary
 from blockmdp.loop import learn
 
 __all__ = ["UCBVI"]
@@ -30,10 +31,10 @@ class Tables(NamedTuple):
 
     q: NDArray[np.float64]  # (H, S, A)
     v: NDArray[np.float64]  # (H + 1, S), 0 at level H
-    n: NDArray[np.int32]  # (H, S, A), number of visits
-    m: NDArray[np.int32]  # (H, S, A, S), number of transitions; none if a visit ended the episode
-    r: NDArray[np.float64]  # (H, S, A), sum of rewards
-    due: NDArray[np.bool_]  # (H, S, A), whether visited since the last planning
+    n: NDArray[np.int32]  # (L, S, A), number of visits; L is H, or 1 if all levels share one model
+    m: NDArray[np.int32]  # (L, S, A, S), number of transitions; none if a visit ended the episode
+    r: NDArray[np.float64]  # (L, S, A), sum of rewards
+    due: NDArray[np.bool_]  # (L, S, A), whether visited since the last planning
     changed: NDArray[np.bool_]  # (2, S), working memory of `plan`: whether values have changed
     c: float
     v_max: float
@@ -45,25 +46,31 @@ def act(tables, k, h, s, key):
 
 
 @inlined
-def update(tables, h, s, a, r, s_next):
-    tables.n[h, s, a] += 1
-    tables.r[h, s, a] += r
-    if s_next >= 0:
-        tables.m[h, s, a, s_next] += 1
-    tables.due[h, s, a] = True
+def backup(tables, h, s, a):
+    """Return the optimistic value of an action, given the values of the next level."""
+    i = at(tables.n, h)
+    n = tables.n[i, s, a]
+    if n == 0:
+        return tables.v_max
+    total = tables.r[i, s, a]
+    for t in range(tables.m.shape[3]):
+        if tables.m[i, s, a, t] > 0:
+            total += tables.m[i, s, a, t] * tables.v[h + 1, t]
+    return min(tables.v_max, total / n + tables.c / math.sqrt(n))
 
 
 @inlined
-def backup(tables, h, s, a):
-    """Return the optimistic value of an action, given the values of the next level."""
-    n = tables.n[h, s, a]
-    if n == 0:
-        return tables.v_max
-    total = tables.r[h, s, a]
-    for t in range(tables.m.shape[3]):
-        if tables.m[h, s, a, t] > 0:
-            total += tables.m[h, s, a, t] * tables.v[h + 1, t]
-    return min(tables.v_max, total / n + tables.c / math.sqrt(n))
+def update(tables, h, s, a, r, s_next):
+    i = at(tables.n, h)
+    tables.n[i, s, a] += 1
+    tables.r[i, s, a] += r
+    if s_next >= 0:
+        tables.m[i, s, a, s_next] += 1
+    tables.due[i, s, a] = True
+    if len(tables.n) == 1 and tables.n[i, s, a] == 1:
+        # else an action that leads nowhere would look new for the rest of the episode
+        for later in range(h + 1, len(tables.q)):
+            tables.q[later, s, a] = backup(tables, later, s, a)
 
 
 @inlined
@@ -71,8 +78,9 @@ def plan(tables, k, key):
     H, S, A = tables.q.shape
     changed = tables.changed
     changed[:] = False
-    for i in range(H):
-        h = H - 1 - i
+    for step in range(H):
+        h = H - 1 - step
+        i = at(tables.n, h)
         here = h % 2
         below = 1 - here
         anything = False
@@ -82,12 +90,12 @@ def plan(tables, k, key):
         for s in range(S):
             affected = False
             for a in range(A):
-                due = tables.due[h, s, a]
-                if anything and not due and tables.n[h, s, a] > 0:
+                due = tables.due[i, s, a]
+                if anything and not due and tables.n[i, s, a] > 0:
                     for t in range(S):
-                        due |= changed[below, t] and tables.m[h, s, a, t] > 0
+                        due |= changed[below, t] and tables.m[i, s, a, t] > 0
                 if due:
-                    tables.due[h, s, a] = False
+                    tables.due[i, s, a] = len(tables.n) == 1 and h > 0  # done at all levels
                     tables.q[h, s, a] = backup(tables, h, s, a)
                     affected = True
             if affected:
@@ -114,6 +122,9 @@ class UCBVI(Learner):
         learner trusts what it has seen once, which is best if the problem is deterministic.
     v_max : float, default=1.0
         Largest possible return of an episode; the value of actions that were never tried.
+    stationary : bool, default=False
+        Estimate one model for all levels. Use it if the transitions and rewards do not depend on
+        the level, and labels mean the same at all levels: it needs up to H times fewer episodes.
 
     References
     ----------
@@ -132,21 +143,24 @@ class UCBVI(Learner):
 
     bonus: float = 0.1
     v_max: float = 1.0
+    stationary: bool = False
 
     def __post_init__(self) -> None:
         check_range(self, "bonus", 0.0, math.inf)
         check_range(self, "v_max", -1e300, 1e300)
+        check_stationary(self)
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))
         v[H] = 0.0
+        L = 1 if self.stationary else H
         return Tables(
             np.full((H, S, A), float(self.v_max)),
             v,
-            np.zeros((H, S, A), np.int32),
-            np.zeros((H, S, A, S), np.int32),
-            np.zeros((H, S, A)),
-            np.zeros((H, S, A), np.bool_),
+            np.zeros((L, S, A), np.int32),
+            np.zeros((L, S, A, S), np.int32),
+            np.zeros((L, S, A)),
+            np.zeros((L, S, A), np.bool_),
             np.zeros((2, S), np.bool_),
             float(self.bonus),
             float(self.v_max),

@@ -188,10 +188,10 @@ def test_retraining_while_learning_works_on_what_was_met(data_by_level):
 
 
 def test_algorithm_1_as_written_runs_on_a_black_box():
-    agent = URL.theory(kmeans(4), epsilon=0.9, delta=0.5, horizon=2, n_states=2, batch=3)
+    agent = URL.theory(kmeans(4), epsilon=0.9, delta=0.5, horizon=2, n_states=4, batch=3)
     env = Noisy(lake(2, desc=["SF", "FG"]))
     agent.fit(env, 2, seed=0)
-    c = URL.constants(0.9, 0.5, 2, 2, batch=3)
+    c = URL.constants(0.9, 0.5, 2, 4, batch=3)
     assert agent.ledger_ == c.all_trajectories(2)
 
 

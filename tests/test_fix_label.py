@@ -271,7 +271,7 @@ def test_no_observations_confirm_no_label():
 
 
 def test_min_count_of_theory_is_that_of_the_paper():
-    for B, label_error, delta_1 in ((100, 0.01, 0.01), (37, 0.02, 0.1)):
+    for B, label_error, delta_1 in ((100, 0.0005, 0.01), (37, 0.001, 0.1)):
         agent = URL.theory(
             KMeans(2), horizon=2, n_states=2, batch=B, label_error=label_error, delta_1=delta_1
         )

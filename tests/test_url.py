@@ -24,6 +24,7 @@ from blockmdp import (
     OracleQ,
     PerLevel,
     QLearning,
+    UCBVITheory,
     lock_bernoulli,
     lock_gaussian,
     rng,
@@ -187,6 +188,59 @@ def test_sizes_of_theory_are_whole_numbers(field, value):
         URL.theory(kmeans(), **({"horizon": 2, "n_states": 2, "batch": 5} | {field: value}))
 
 
+def test_theory_says_which_condition_of_the_proof_fails():
+    sizes = {"horizon": 2, "n_states": 2, "batch": 5}
+    for learner, label_error, delta_1, what in (
+        (None, 0.05, 0.01, r"= 0.23 must be at most 0.1 \(Lemma 1\)"),
+        (None, 0.01, 0.01, r"= 9.21 must be less than 1/2 \(Lemma 2\)"),
+        (OracleQ(), None, 0.01, r"OracleQ.* not known to be \(epsilon, delta\)-correct \(Def"),
+        (UCBVITheory(scale=0.1), None, 0.01, "Definition 2"),
+    ):
+        with pytest.warns(UserWarning, match=what):
+            URL.theory(kmeans(), learner, label_error=label_error, delta_1=delta_1, **sizes)
+    with pytest.raises(ValueError, match=r"line 12.*label_error < 0.0724"):
+        URL.theory(kmeans(), label_error=0.2, **sizes)
+
+
+def test_theory_checks_the_problem_and_the_labels():
+    sizes = {"epsilon": 0.9, "delta": 0.5, "horizon": 2, "batch": 3}
+    lock = lock_gaussian(horizon=2)
+    with pytest.raises(ValueError, match="horizon 2, but the problem has horizon 3"):
+        URL.theory(kmeans(3), n_states=3, **sizes).fit(lock_gaussian(horizon=3), 1)
+    with pytest.warns(UserWarning, match=r"LockGaussian has 3 states at a level.*n_states=2"):
+        URL.theory(kmeans(2), n_states=2, **sizes).fit(lock, 1)
+    with pytest.warns(UserWarning, match=r"has found 4 labels.*\|S\| = 3 \(Definition 1\)"):
+        URL.theory(kmeans(4), n_states=3, **sizes).fit(lock, 1)
+    twice = BlockMDP(
+        lock.initial, lock.transitions, 2 * lock.rewards, lock.reward_probability,
+        emission=lock.emission,
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match=r"lie in \[0, 2\].*\(Section 2\)"):
+        URL.theory(kmeans(3), n_states=3, **sizes).fit(twice, 1)
+
+
+def test_the_number_of_episodes_comes_from_the_learners_bound():
+    learner = UCBVITheory(stationary=True)
+    H, S, A, epsilon, delta = 2, 2, 2, 0.5, 0.1
+    K = learner.sample_complexity(H, S, A, epsilon, delta)
+    L = math.log(5 * S * A * H * K / (delta / 2))
+    bound = 20 * H * L * math.sqrt(S * A * H * K) + 250 * H**2 * S**2 * A * L**2
+    assert learner.regret_bound(H, S, A, K, delta / 2) == pytest.approx(bound)
+    assert bound <= K * epsilon * delta / 2 < bound * 1.001
+    c = URL.constants(0.5, 0.1, 2, 2, batch=5, learner=learner, n_actions=2)
+    assert learner.sample_complexity(2, 2, 2, 0.5 / 4, 0.005) == c.K
+    asked = []
+
+    def g_inverse(epsilon, delta):
+        asked.append(epsilon)
+        return 1.0
+
+    URL.constants(0.5, 0.1, 2, 2, g_inverse=g_inverse, learner=learner, n_actions=2)
+    label_error = 1 / (200 * 2 * 2 * math.log(100))
+    assert asked == [pytest.approx(label_error**2 / (c.K * c.J))]
+    assert UCBVITheory("bernstein", v_max=1.0).regret_bound(H, S, A, 100, 0.1) < bound
+
+
 def test_theory_departs_in_nothing():
     agent = URL.theory(kmeans(), horizon=2, n_states=2, batch=5)
     assert agent.resample
@@ -205,9 +259,9 @@ K, J, B, N, L = 3, 7, 4, 2, 266  # J = (2 + 1) 2 + 1; N, L for epsilon = 0.5, de
 @pytest.fixture(scope="module")
 def theory():
     """A run of Algorithm 1, with all that it asked for."""
-    agent = URL.theory(
-        kmeans(2), OracleQ(lr=0.5), epsilon=0.5, delta=0.1, horizon=2, n_states=2, batch=B
-    )
+    sizes = {"horizon": 2, "n_states": 2, "batch": B, "label_error": 0.01}
+    with pytest.warns(UserWarning, match="Definition 2"):
+        agent = URL.theory(kmeans(2), OracleQ(lr=0.5), epsilon=0.5, delta=0.1, **sizes)
     with recorded_rollouts() as rollouts, recorded_trainings() as trainings:
         agent.fit(another_emission_a_level(), episodes=K, seed=0)
     return agent, rollouts, trainings

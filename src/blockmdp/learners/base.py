@@ -223,6 +223,16 @@ class Learner:
                 new[tuple(slice(n) for n in old.shape)] = old
         return grown
 
+    def has_guarantee(self) -> bool:
+        """Return whether a published bound holds for this learner, with these hyperparameters.
+
+        Returns
+        -------
+        bool
+            Whether it is known to be (epsilon, delta)-correct (Definition 2).
+        """
+        return False
+
     def is_compiled(self) -> bool:
         """Return whether numba compiled `act`, `update` and `plan`.
 

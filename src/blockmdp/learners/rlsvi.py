@@ -127,6 +127,9 @@ class RLSVI(Learner):
     def __post_init__(self) -> None:
         check_constants(self)
 
+    def has_guarantee(self) -> bool:
+        return self.scale >= 1
+
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max, _ = ranges(H, self.v_max)
         return Tables(

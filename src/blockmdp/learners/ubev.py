@@ -128,6 +128,9 @@ class UBEV(Learner):
     def __post_init__(self) -> None:
         check_constants(self)
 
+    def has_guarantee(self) -> bool:
+        return self.scale >= 1
+
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max, r_max = ranges(H, self.v_max)
         return Tables(

@@ -135,6 +135,9 @@ class UCBQ(Learner):
     def __post_init__(self) -> None:
         check_constants(self)
 
+    def has_guarantee(self) -> bool:
+        return self.scale >= 1
+
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max = float(H) if self.v_max is None else float(self.v_max)
         return Tables(

@@ -158,6 +158,74 @@ class UCBVITheory(Learner):
     def __post_init__(self) -> None:
         check_constants(self)
 
+    def regret_bound(self, H: int, S: int, A: int, episodes: int, delta: float) -> float:
+        """Compute the published bound of the regret (Theorems 1 and 2).
+
+        Parameters
+        ----------
+        H, S, A : int
+            Horizon, number of states and of actions.
+        episodes : int
+            Number of episodes, K.
+        delta : float
+            Probability with which the bound may fail.
+
+        Returns
+        -------
+        float
+            The bound. Without `stationary`, a state at each level counts as one of its own.
+        """
+        K, S = episodes, S if self.stationary else S * H
+        L = math.log(5 * S * A * H * K / delta)
+        unit = 1.0 if self.v_max is None else self.v_max / H
+        if self.bonus == "hoeffding":
+            bound = 20 * H * L * math.sqrt(S * A * H * K) + 250 * H**2 * S**2 * A * L**2
+        else:
+            bound = 30 * H * L * math.sqrt(S * A * K) + 2500 * H**2 * S**2 * A * L**2
+            bound += 4 * H * math.sqrt(H * K * L)
+        return unit * bound
+
+    def sample_complexity(self, H: int, S: int, A: int, epsilon: float, delta: float) -> int:
+        """Compute how many episodes are enough for an epsilon-optimal policy.
+
+        The bound of the regret speaks of all policies together, so the policy is one of them, drawn
+        at random (Jin et al. 2018, Section 3.1).
+
+        Parameters
+        ----------
+        H, S, A : int
+            Horizon, number of states and of actions.
+        epsilon : float
+            Accuracy.
+        delta : float
+            Probability with which the policy may be worse.
+
+        Returns
+        -------
+        int
+            Number of episodes, C(epsilon, delta) in Feng et al. (2020).
+
+        Examples
+        --------
+        >>> UCBVITheory().sample_complexity(H=2, S=2, A=2, epsilon=0.5, delta=0.1)
+        44220924582
+        """
+
+        def is_enough(K: int) -> bool:
+            return self.regret_bound(H, S, A, K, delta / 2) <= K * epsilon * delta / 2
+
+        most = 1
+        while not is_enough(most):
+            most *= 2
+        least = most // 2
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (least, middle) if is_enough(middle) else (middle, most)
+        return most
+
+    def has_guarantee(self) -> bool:
+        return self.scale >= 1
+
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max = float(H) if self.v_max is None else float(self.v_max)
         return Tables(

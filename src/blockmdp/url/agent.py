@@ -12,86 +12,18 @@ from numpy.typing import NDArray
 
 from blockmdp.agents.base import DecodingAgent, check_learner
 from blockmdp.checks import check_integer
+from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Refit
-from blockmdp.learners import PSRL, Learner, OracleQ
+from blockmdp.learners import PSRL, Learner, UCBVITheory
 from blockmdp.oracles import check_is_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.url.doubts import unsettled, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard
+from blockmdp.url.theory import Constants, Theory, constants
 from blockmdp.url.tsr import TSR
 
-__all__ = ["URL", "Constants"]
-
-
-@dataclass(frozen=True)
-class Constants:
-    """Constants of Algorithms 1 and 2 as printed, for accuracy epsilon and confidence delta.
-
-    Parameters
-    ----------
-    N : int
-        Restarts.
-    L : int
-        Evaluation episodes of each restart.
-    J : int
-        Iterations of TSR.
-    B : int
-        Batch size.
-    min_count : float
-        Test observations that confirm a label.
-    """
-
-    N: int
-    L: int
-    J: int
-    B: int
-    min_count: float
-
-    def trajectories(self, K: int) -> int:
-        """Trajectories by the paper's formula: N sum_k sum_i ((k - 1) J + i + 1) B + N L.
-
-        The formula leaves out the K trajectories of each restart that the learner learns from, and
-        the data of the last call of TSR (line 10), which is the term k = K + 1.
-
-        Parameters
-        ----------
-        K : int
-            Learning episodes of each restart.
-
-        Returns
-        -------
-        int
-            Number of trajectories.
-        """
-        return self.N * _data(self.J, self.B, 1, K) + self.N * self.L
-
-    def all_trajectories(self, K: int) -> dict[str, int]:
-        """Trajectories that are drawn, by kind: also the last call of TSR, and the learner's own.
-
-        Parameters
-        ----------
-        K : int
-            Learning episodes of each restart.
-
-        Returns
-        -------
-        dict
-            As in `URL.ledger_`.
-        """
-        J, B, N = self.J, self.B, self.N
-        test = N * (K + 1) * J * B
-        return {
-            "oracle": N * _data(J, B, 1, K + 1) - test,
-            "test": test,
-            "learn": N * K,
-            "evaluate": N * self.L,
-        }
-
-
-def _data(J: int, B: int, first: int, last: int) -> int:
-    ks = range(first, last + 1)
-    return sum(((k - 1) * J + i + 1) * B for k in ks for i in range(1, J + 1))
+__all__ = ["URL"]
 
 
 class URL(DecodingAgent):
@@ -245,7 +177,7 @@ class URL(DecodingAgent):
         self.min_count, self.max_examples = min_count, max_examples
         self.retrain_every, self.memory = retrain_every, memory
         self.restarts, self.evaluation = restarts, evaluation
-        self._horizon: int | None = None  # that of `theory`, whose constants depend on it
+        self._theory: Theory | None = None  # what `theory` assumes
 
     @classmethod
     def theory(
@@ -258,19 +190,22 @@ class URL(DecodingAgent):
         horizon: int,
         n_states: int,
         batch: int | None = None,
-        label_error: float = 0.01,
+        label_error: float | None = None,
         delta_1: float = 0.01,
         g_inverse: Callable[[float, float], float] | None = None,
         episodes: int | None = None,
     ) -> URL:
         """Make the agent of Algorithm 1 as written: no pooling, no reuse of data, no early stop.
 
+        A warning says which assumption of the proof fails, if one does: here, and in `fit` for
+        those about the problem and its labels.
+
         Parameters
         ----------
         oracle : estimator
             Scikit-learn clusterer or mixture.
         learner : Learner or None, default=None
-            Tabular learner. None is `OracleQ()`.
+            Tabular learner. None is `UCBVITheory()`.
         epsilon : float, default=0.1
             The policy is to be epsilon-optimal ...
         delta : float, default=0.1
@@ -281,8 +216,9 @@ class URL(DecodingAgent):
             Number of latent states (S in the paper).
         batch : int or None, default=None
             Batch size B. None computes it from `g_inverse` and `episodes`.
-        label_error : float, default=0.01
+        label_error : float or None, default=None
             The epsilon of Algorithm 2, which decides how many test observations confirm a label.
+            None is half of the largest that the paper's Lemma 2 allows.
         delta_1 : float, default=0.01
             The delta_1 of Algorithm 2, likewise.
         g_inverse : callable or None, default=None
@@ -295,8 +231,14 @@ class URL(DecodingAgent):
         -------
         URL
             An agent to `fit`.
+
+        Raises
+        ------
+        ValueError
+            If more test observations confirm a label than there are.
         """
-        constants = cls.constants(
+        learner = UCBVITheory() if learner is None else learner
+        found, theory = constants(
             epsilon,
             delta,
             horizon,
@@ -307,22 +249,23 @@ class URL(DecodingAgent):
             g_inverse=g_inverse,
             episodes=episodes,
         )
+        theory.check(learner)
         agent = cls(
             oracle,
-            OracleQ() if learner is None else learner,
-            batch=constants.B,
-            test_batch=constants.B,
-            iterations=constants.J,
+            learner,
+            batch=found.B,
+            test_batch=found.B,
+            iterations=found.J,
             stop_agreement=None,
             resample=True,
             pool_levels=False,
-            min_count=constants.min_count,
+            min_count=found.min_count,
             max_examples=None,
             retrain_every=1,
-            restarts=constants.N,
-            evaluation=constants.L,
+            restarts=found.N,
+            evaluation=found.L,
         )
-        agent._horizon = horizon
+        agent._theory = theory
         return agent
 
     @staticmethod
@@ -333,10 +276,12 @@ class URL(DecodingAgent):
         n_states: int,
         *,
         batch: int | None = None,
-        label_error: float = 0.01,
+        label_error: float | None = None,
         delta_1: float = 0.01,
         g_inverse: Callable[[float, float], float] | None = None,
         episodes: int | None = None,
+        learner: Learner | None = None,
+        n_actions: int | None = None,
     ) -> Constants:
         """Compute the constants of `theory`.
 
@@ -352,52 +297,47 @@ class URL(DecodingAgent):
             Number of latent states (S in the paper).
         batch : int or None, default=None
             Batch size B. None computes it from `g_inverse` and `episodes`.
-        label_error : float, default=0.01
-            The epsilon of Algorithm 2.
+        label_error : float or None, default=None
+            The epsilon of Algorithm 2. None is half of the largest that the paper's Lemma 2 allows.
         delta_1 : float, default=0.01
             The delta_1 of Algorithm 2.
         g_inverse : callable or None, default=None
             The oracle's g^{-1}(epsilon, delta) of Definition 1.
         episodes : int or None, default=None
-            Learning episodes K.
+            Learning episodes K, to compute B with. None is the K that the learner needs.
+        learner : Learner or None, default=None
+            Learner with a method `sample_complexity`, such as `UCBVITheory`, which says how many
+            episodes K it needs to be epsilon / 4-optimal. None leaves K out.
+        n_actions : int or None, default=None
+            Number of actions, needed for K.
 
         Returns
         -------
         Constants
-            N, L, J, B and the count that confirms a label.
+            N, L, J, B, the count that confirms a label, and K.
 
         Examples
         --------
         >>> URL.constants(0.1, 0.1, horizon=5, n_states=3, batch=100).J
         19
         """
-        for name, value in (
-            ("epsilon", epsilon),
-            ("delta", delta),
-            ("label_error", label_error),
-            ("delta_1", delta_1),
-        ):
-            if not 0 < value < 1:
-                raise ValueError(f"{name} must be in (0, 1), got {value!r}")
-        H = check_integer("horizon", horizon, 1)
-        n_states = check_integer("n_states", n_states, 1)
-        N = math.ceil(math.log(2 / delta) / 2)
-        L = math.ceil(9 * H**2 / (2 * epsilon**2) * math.log(2 * N / delta))
-        J = (H + 1) * n_states + 1
-        if batch is None:
-            if g_inverse is None or episodes is None:
-                raise ValueError("give batch, or the oracle's g_inverse and the episodes K")
-            episodes = check_integer("episodes", episodes, 1)
-            KJ = episodes * J
-            batch = max(math.ceil(g_inverse(label_error**2 / KJ, delta_1) / KJ), 1)
-        return Constants(N, L, J, batch, 3 * label_error * batch * math.log(1 / delta_1))
+        return constants(
+            epsilon,
+            delta,
+            horizon,
+            n_states,
+            batch=batch,
+            label_error=label_error,
+            delta_1=delta_1,
+            g_inverse=g_inverse,
+            episodes=episodes,
+            learner=learner,
+            n_actions=n_actions,
+        )[0]
 
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
-        if self._horizon not in (None, simulator.horizon):
-            raise ValueError(
-                f"URL.theory made this agent for horizon {self._horizon}, but the problem has "
-                f"horizon {simulator.horizon}"
-            )
+        if self._theory is not None:
+            self._theory.check_problem(simulator.mdp, simulator.horizon)
         simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
         attempts = [
             self._attempt(simulator, episodes, n, record) for n in range(self.restarts)
@@ -414,6 +354,8 @@ class URL(DecodingAgent):
         self.evaluations_ = np.array(means)
         self.returns_ = np.concatenate([a.returns for a in attempts])
         self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
+        if self._theory is not None:
+            self._theory.check_labels(max(f.n_labels for f in best.decoder.fitted))
         doubts = unsettled(best.history, best.returns, best.counts)
         warn_of_doubts(best.oracle, best.history, best.returns, doubts)
 
@@ -441,7 +383,7 @@ class URL(DecodingAgent):
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
         policy = Policy(pi, f, simulator.observation_shape)
         return _Attempt(
-            policy, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
+            policy, f, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
         )  # 11
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
@@ -477,6 +419,7 @@ class _Attempt:
     """The result of one restart."""
 
     policy: Policy
+    decoder: FittedDecoder
     tables: Any
     returns: NDArray[np.float64]
     trajectories: NDArray[np.int64]

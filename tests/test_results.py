@@ -492,7 +492,7 @@ def test_list_names_every_part():
         (line,) = (line for line in lines if line.startswith(f"{name}: "))
         assert len(line) > len(name) + 10
     assert "horizon = 20, switch = 0.2" in lines
-    assert 'learner = "none", on = "latent"' in lines
+    assert 'learner = "none", on = "latent", by_level = true' in lines
 
 
 def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):

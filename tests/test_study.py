@@ -235,6 +235,20 @@ def test_the_keys_are_what_they_were():
     ]
 
 
+def test_a_newer_parameter_is_part_of_the_key_unless_it_changes_nothing():
+    problem = {"name": "lock_bernoulli", "horizon": 3}
+    learners = [{"name": "OracleQ", "stationary": shared} for shared in (False, True)]
+    agents = [
+        {},
+        {"by_level": True},
+        {"by_level": False},
+        *({"learner": each} for each in learners),
+    ]
+    keys = [next(study(problem=problem, agent=TABULAR | a).runs()).key for a in agents]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
+
+
 # --- a user's own parts ---------------------------------------------------------------------------
 OWN = '''
 import functools

@@ -188,7 +188,7 @@ WRONG = {
     "no such problem": ("bernoulli", "bernuli", "problem.name: unknown problem 'lock_bernuli'; di"),
     "no such agent": ('"URL"', '"ULR"', "agent[0].name: unknown agent 'ULR'; did you mean 'URL'?"),
     "no such oracle": ("pca_kmeans", "kmeans", "oracle 'kmeans'; did you mean 'pca_kmeans'?"),
-    "no such learner": ('"OracleQ"', '"SARSA"', "learner 'SARSA' (known: OracleQ, PSRL, QLearning"),
+    "no such learner": ('"OracleQ"', '"SARSA"', "learner 'SARSA' (known: DelayedQ, E3, EULER"),
     "no such module": ('"URL"', '"nowhere:X"', "cannot import 'nowhere:X': ModuleNotFoundError"),
     "no such class": ('"URL"', '"blockmdp:URLs"', "it has no 'URLs'; did you mean 'URL'?"),
     "no callable": ('"URL"', '"sys:maxsize"', "'sys:maxsize' is not a class or function that make"),

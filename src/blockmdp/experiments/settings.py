@@ -62,7 +62,7 @@ class Setting:
         return canonical(
             {
                 "problem": self.problem,
-                "agent": self.agent,
+                "agent": _without_newer(self.agent),
                 "episodes": self.episodes,
                 "solved": self.solved,
             }
@@ -107,6 +107,23 @@ class Run(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.setting.panel} | {self.setting.label} | seed {self.seed}"
+
+
+# Parameters that came after the first version, and their defaults. A default is no part of a key, so
+# that runs of earlier versions still count.
+NEWER: dict[Any, dict[str, Any]] = {
+    "Tabular": {"by_level": True},
+    **dict.fromkeys(("OracleQ", "PSRL", "QLearning", "UCBVI"), {"stationary": False}),
+}
+
+
+def _without_newer(table: Config) -> Config:
+    newer = NEWER.get(table.get("name"), {})
+    return {
+        key: _without_newer(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if not (key in newer and value is newer[key])
+    }
 
 
 def flatten(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -144,7 +144,7 @@ class UCBVITheory(Learner):
     Examples
     --------
     >>> import blockmdp as bm
-    >>> learner = bm.UCBVITheory(scale=0.01, v_max=1.0)
+    >>> learner = bm.UCBVITheory(scale=0.003, v_max=1.0)
     >>> bm.Tabular(learner).fit(bm.lock_bernoulli(horizon=5), episodes=2_000).value()
     0.5
     """

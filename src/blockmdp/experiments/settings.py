@@ -109,11 +109,11 @@ class Run(NamedTuple):
         return f"{self.setting.panel} | {self.setting.label} | seed {self.seed}"
 
 
-# Parameters that came after the first version, and their defaults. A default is no part of a key, so
-# that runs of earlier versions still count.
+# Parameters that came after the first version, and their defaults. A default is no part of a key,
+# so that runs of earlier versions still count.
 NEWER: dict[Any, dict[str, Any]] = {
     "Tabular": {"by_level": True},
-    **dict.fromkeys(("OracleQ", "PSRL", "QLearning", "UCBVI"), {"stationary": False}),
+    **{name: {"stationary": False} for name in ("OracleQ", "PSRL", "QLearning", "UCBVI")},
 }
 
 

@@ -91,9 +91,11 @@ def play(env, steps, seed):
 # --- one environment ------------------------------------------------------------------------------
 def test_registered_environments_pass_the_checker_of_gymnasium():
     ours = [id for id in gym.registry if id.startswith("blockmdp/")]
-    assert len(ours) == 9
+    assert len(ours) == 11
+    sizes = {"blockmdp/NoisyChain-v0": {"n_states": 3, "n_bits": 10}}
+    sizes["blockmdp/DeepSea-v0"] = {"size": 3}
     for id in ours:
-        kwargs = {"n_states": 3, "n_bits": 10} if "Chain" in id else {"horizon": 3}
+        kwargs = sizes.get(id, {"horizon": 3})
         for observe in ("observation", "latent"):
             check(gym.make(id, observe=observe, **kwargs).unwrapped)
     for mode in ("ansi", "rgb_array"):

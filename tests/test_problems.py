@@ -17,8 +17,10 @@ from blockmdp import (
     UCBVI,
     URL,
     OneHotBernoulli,
+    OnlineURL,
     OracleQ,
     Tabular,
+    deep_sea,
     exogenous_lock,
     lock_bernoulli,
     lock_digits,
@@ -26,6 +28,7 @@ from blockmdp import (
     noisy_lock,
     oracles,
     random_block_mdp,
+    river_swim,
     rng,
     streams,
 )
@@ -40,6 +43,7 @@ from blockmdp.simulators import make_simulator
 ENGINES = ("compiled", "interpreted", "stepwise")
 PROBLEMS = {
     "RandomBlockMDP": (random_block_mdp, {"horizon": 3}),
+    "DeepSea": (deep_sea, {"size": 4}),
     "LockDigits": (lock_digits, {"horizon": 3}),
     "ExogenousLock": (exogenous_lock, {"horizon": 3, "n_actions": 3, "n_bits": 2}),
     "NoisyLock": (noisy_lock, {"horizon": 3, "noise": "outliers"}),
@@ -102,6 +106,8 @@ def test_a_study_can_name_a_problem():
 
 
 WRONG = [
+    (deep_sea, {"size": 1}, "size must be an integer >= 2"),
+    (river_swim, {"n_states": 1}, "n_states must be an integer >= 2"),
     (random_block_mdp, {"successors": 0}, "successors must be an integer >= 1"),
     (random_block_mdp, {"paying": 0.0}, r"paying must be in \(0, 1\], got 0.0"),
     (random_block_mdp, {"paying": float("nan")}, r"paying must be in \(0, 1\]"),
@@ -189,6 +195,51 @@ def test_a_random_problem_can_have_any_emission():
     assert m.emission is emission
     agent = Tabular(UCBVI(bonus=0.05)).fit(m, 3000, seed=0)
     assert agent.value() > 0.95 * m.optimal_value()
+
+
+# --- DeepSea and RiverSwim ------------------------------------------------------------------------
+def dive(m, actions):
+    """The columns and the return of a sequence of actions."""
+    column, columns, total = 0, [0], 0.0
+    for row, a in enumerate(actions):
+        column = int(m.transitions[row, column, a].argmax())
+        total += m.rewards[row, columns[-1], a, column]
+        columns.append(column)
+    return columns, total
+
+
+def test_only_the_diver_who_always_moves_right_finds_the_treasure():
+    N = 5
+    m = deep_sea(N, seed=2)
+    for actions in itertools.product(range(2), repeat=N):
+        columns, total = dive(m, actions)
+        moves = np.diff(columns)
+        rights = [
+            m.transitions[row, column, a, min(column + 1, N - 1)] == 1.0
+            for row, (column, a) in enumerate(zip(columns, actions))
+        ]
+        assert total == pytest.approx(all(rights) - 0.01 / N * sum(rights))
+        assert ((moves == 1) | (moves == -1) | (moves == 0)).all()
+    assert m.optimal_value() == pytest.approx(0.99)
+    assert (m.transitions.argmax(axis=3)[:, :, 0] != m.transitions.argmax(axis=3)[:, :, 1]).all()
+
+
+def test_deep_sea_is_solved_by_a_learner_and_behind_noisy_observations():
+    for size in (10, 20):
+        for agent in (Tabular(UCBVI(bonus=0.0)), OnlineURL()):
+            agent.fit(deep_sea(size, seed=3), 400, seed=0)
+            found = agent.returns_ > 0.5
+            assert (np.cumsum(found) > 0.1 * np.arange(1, 401)).any()  # as bsuite counts
+
+
+def test_river_swim_pays_upstream():
+    m = river_swim()
+    assert np.allclose(m.transitions[0].sum(axis=2), 1.0)
+    assert m.transitions[3, 2, 1].tolist() == pytest.approx([0, 0.05, 0.6, 0.35, 0, 0])
+    drift = np.zeros((20, 6, 2))
+    drift[:, :, 0] = 1.0
+    assert m.value(drift) == pytest.approx(0.005)
+    assert m.value(drift[:, :, ::-1]) > 0.1
 
 
 # --- digits ---------------------------------------------------------------------------------------

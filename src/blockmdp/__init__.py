@@ -28,6 +28,7 @@ from blockmdp.emissions import (
 )
 from blockmdp.envs import (
     comblock,
+    deep_sea,
     diabolical_lock,
     exogenous_lock,
     lock_bernoulli,
@@ -36,6 +37,7 @@ from blockmdp.envs import (
     noisy_chain,
     noisy_lock,
     random_block_mdp,
+    river_swim,
 )
 from blockmdp.learners import (
     E3,
@@ -105,6 +107,7 @@ __all__ = [
     "Tabular",
     "UCBVITheory",
     "comblock",
+    "deep_sea",
     "diabolical_lock",
     "emissions",
     "exogenous_lock",
@@ -119,6 +122,7 @@ __all__ = [
     "plots",
     "random_block_mdp",
     "regret",
+    "river_swim",
     "rng",
     "testing",
 ]

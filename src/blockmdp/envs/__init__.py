@@ -1,5 +1,6 @@
 """Problems of the literature, and their Gymnasium environments."""
 
+from blockmdp.envs.classic import deep_sea, river_swim
 from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
@@ -12,6 +13,7 @@ __all__ = [
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
     "comblock",
+    "deep_sea",
     "diabolical_lock",
     "exogenous_lock",
     "lock_bernoulli",
@@ -22,6 +24,7 @@ __all__ = [
     "noisy_lock",
     "random_block_mdp",
     "register",
+    "river_swim",
 ]
 
 register("blockmdp/LockBernoulli-v0", lock_bernoulli)
@@ -32,4 +35,6 @@ register("blockmdp/ExogenousLock-v0", exogenous_lock)
 register("blockmdp/LockDigits-v0", lock_digits)
 register("blockmdp/NoisyChain-v0", noisy_chain)
 register("blockmdp/NoisyLock-v0", noisy_lock)
+register("blockmdp/DeepSea-v0", deep_sea)
+register("blockmdp/RiverSwim-v0", river_swim)
 register("blockmdp/RandomBlockMDP-v0", random_block_mdp)

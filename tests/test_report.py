@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,14 @@ from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, driver
 from blockmdp.experiments.statistics import wilson
 from blockmdp.paper import reproduce as paper
-from blockmdp.paper.claims import Claim, _at_least, as_text, claims_of, horizon_slopes
+from blockmdp.paper.claims import (
+    Claim,
+    _at_least,
+    _near_optimal,
+    as_text,
+    claims_of,
+    horizon_slopes,
+)
 from blockmdp.paper.reproduce import FIGURES, PARTS, naive_seconds, studies_folder
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -153,6 +161,13 @@ def test_agents_without_arguments_are_compared_with_the_skyline(tmp_path):
     assert claims[says].measured.startswith(f"ratio of medians from {min(ratios):.3f} to")
     assert claims[says].holds is (max(ratios) <= 0.4)
     assert len(claims_of({}, None, runs[0])) == 2  # without the skyline
+
+
+def test_a_run_is_near_optimal_within_ten_percent():
+    setting = SimpleNamespace(base_label="URL", problem={"horizon": 20, "switch": 0.2})
+    finals = (0.5, 0.451, 0.449, 0.3)
+    claim = _near_optimal([(setting, SimpleNamespace(final=f)) for f in finals], "Lock", 0.8)
+    assert claim.measured.startswith("2 of 4 runs end within 10 %")
 
 
 def test_claims_are_checked_on_the_runs(reproduction):

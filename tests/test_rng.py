@@ -266,6 +266,24 @@ def test_draws_in_the_tail_of_the_ziggurat_have_the_distribution_of_the_normal_t
         assert stats.kstest(beyond, "uniform").pvalue > ALPHA
 
 
+def test_a_draw_in_the_tail_is_repeated_until_it_is_accepted():
+    def next_uniform(z):
+        z = rng.mix(np.uint64((int(z) + int(rng._GOLDEN)) % 2**64))
+        return z, ((int(z) >> 11) + 1) * 2.0**-53
+
+    rejected = []
+    for i in range(5_000):
+        z = start = np.uint64(int(rng.mix(np.uint64(i))) & ~0xFF | 0xFFF << 52)  # in layer 0
+        x, y, count = 1.0, 0.0, -1
+        while 2.0 * y < x * x:
+            z, u = next_uniform(z)
+            z, v = next_uniform(z)
+            x, y, count = -math.log(u) / rng._R, -math.log(v), count + 1
+        rejected.append(count)
+        assert abs(rng._normal_edge(start)) == rng._R + x
+    assert max(rejected) > 1  # some were rejected twice
+
+
 def test_the_layers_of_the_ziggurat_have_equal_areas():
     x, f = rng._X, rng._F
     assert np.all(np.diff(x) < 0)

@@ -267,6 +267,20 @@ def theory():
     return agent, rollouts, trainings
 
 
+def test_the_oracle_learns_from_how_the_learner_behaves():
+    random = bm.QLearning(exploration=1.0, final_epsilon=0.5)  # its policy is greedy
+    with recorded_rollouts() as asked:
+        URL(kmeans(3), random, batch=20).fit(LOCK, 30, seed=0)
+    kind, _, (policy,) = asked[0]
+    assert kind == "oracle"
+    assert (policy.pi == 0.25).all()
+    with recorded_rollouts() as asked:
+        URL(kmeans(3), random, batch=20, retrain_every=10, resample=True).fit(LOCK, 30, seed=0)
+    pi = next(p for kind, _, p in reversed(asked[:-1]) if kind == "test")[-1].pi
+    assert pi.min() > 0.01  # exploration included, in the last training before the end
+    assert pi.max() > 0.25
+
+
 def test_theory_draws_what_the_formula_says(theory):
     agent, asked, _ = theory
     c = URL.constants(0.5, 0.1, 2, 2, batch=B)

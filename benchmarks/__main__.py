@@ -246,6 +246,12 @@ def measure(row: Row, repetitions: int) -> dict[str, Any]:
     }
 
 
+def print_row(r: dict[str, Any]) -> None:
+    """Print what `measure` returned."""
+    slow, fast = r["naive_steps_per_second"], r["blockmdp_steps_per_second"]
+    print(f"{r['name']:<24}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
+
+
 def flatness(repetitions: int, quick: bool) -> list[dict[str, Any]]:
     """Measure nanoseconds per step of OracleQ-lat, H = 20, for different numbers of episodes."""
     counts = (10**4, 10**5) if quick else (10**4, 10**5, 10**6)
@@ -264,6 +270,39 @@ def engines(repetitions: int) -> list[dict[str, Any]]:
         best = min(seconds(fit, "OracleQ", "latent", 20, n, i, engine) for i in range(repetitions))
         result.append({"engine": engine, "steps_per_second": n * 20 / best})
     return result
+
+
+EVERY_LEARNER = (
+    *(bm.OracleQ(), bm.QLearning(), bm.UCBQ(), bm.UCBQ("bernstein"), bm.DelayedQ()),
+    *(bm.UCBVI(), bm.UCBVITheory(), bm.UCBVITheory("bernstein"), bm.UBEV(), bm.EULER()),
+    *(bm.UCRL2(), bm.RMAX(), bm.E3(), bm.PSRL(), bm.PSRLTheory(), bm.OPSRL(), bm.RLSVI()),
+)
+
+
+def swim(i: int, episodes: int, repetitions: int) -> float:
+    """Return the steps per second of a learner on the latent states of RiverSwim."""
+    agent, m = bm.Tabular(EVERY_LEARNER[i]), bm.river_swim()
+    agent.fit(m, 5)  # compile before the clock starts
+    best = min(seconds(agent.fit, m, episodes, seed) for seed in range(repetitions))
+    return m.horizon * episodes / best
+
+
+def learners(repetitions: int, quick: bool) -> list[dict[str, Any]]:
+    """Measure every learner on RiverSwim, compiled and in plain Python."""
+    found = []
+    for i, learner in enumerate(EVERY_LEARNER):
+        bonus = getattr(learner, "bonus", None)
+        slow = in_fresh_process("swim", i, 10, repetitions, NUMBA_DISABLE_JIT="1")
+        fast = swim(i, 1_000 if quick else 20_000, repetitions)
+        row = {
+            "name": type(learner).__name__ + (f", {bonus}" if isinstance(bonus, str) else ""),
+            "naive_steps_per_second": slow,
+            "blockmdp_steps_per_second": fast,
+            "ratio": fast / slow,
+        }
+        print_row(row)
+        found.append(row)
+    return found
 
 
 ONLINE = {  # episodes in which OnlineURL() solves the problem
@@ -417,8 +456,14 @@ def main() -> None:
     for row in rows(quick):
         r = measure(row, repetitions)
         table.append(r)
-        slow, fast = r["naive_steps_per_second"], r["blockmdp_steps_per_second"]
-        print(f"{r['name']:<24}{slow:>10,.0f}{fast:>14,.0f}{r['ratio']:>8,.0f}x", flush=True)
+        print_row(r)
+
+    print(
+        "\nThe same for all learners on the latent states of RiverSwim, H = 20, S = 6; plain Python"
+    )
+    print("is the learner's own code without numba")
+    print(f"{'':<24}{'Python':>10}{'blockmdp':>14}{'ratio':>9}")
+    zoo = learners(repetitions, quick)
 
     print("\nseconds to fit an oracle to 100 trajectories")
     fitting = {f"{o} H={H}": trained(o, H)[3] for o in ORACLES for H in PROBLEMS}
@@ -476,6 +521,7 @@ def main() -> None:
             "blockmdp": bm.__version__,
         },
         "rows": table,
+        "learners": zoo,
         "oracle_fit_seconds": fitting,
         "flatness": flat,
         "engines": by_engine,

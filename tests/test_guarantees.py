@@ -109,6 +109,16 @@ def test_the_bernstein_bonus_of_ucbq():
     assert tables.q[0, 0, 0] == pytest.approx(q)
 
 
+def test_bonuses_do_not_overflow_at_long_horizons():
+    H = 2_000  # H^7 has more than 64 bits
+    for learner in (bm.UCBQ("bernstein", scale=1e9), bm.RLSVI(), bm.UCBVITheory("bernstein")):
+        tables = learner.tables(H, 2, 2, 10)
+        learner.update(tables, 0, 0, 0, 0.0, 1)
+        learner.plan(tables, 0, np.uint64(0))
+        assert np.isfinite(tables.q).all()
+    assert bm.UCBQ("bernstein").tables(H, 2, 2, 10).q.max() == H
+
+
 def test_the_bonuses_of_ucbvi():
     c, L = 1e-3, log(5 * S * A * H * K / DELTA)
     tables = learnt(bm.UCBVITheory(scale=c, delta=DELTA))

@@ -118,7 +118,7 @@ def n_states(tables):
     """Return the largest number of states met at a level, at least 1."""
     most = 1
     for h in range(len(tables.met)):
-        most = max(most, tables.met[h])
+        most = max(most, int(tables.met[h]))
     return most
 
 

@@ -63,7 +63,7 @@ def noise(tables, n):
     """Return the standard deviation sqrt(beta / (n + 1))."""
     H, _, A = tables.q.shape
     S = n_states(tables)
-    beta = H**3 * S * math.log(2.0 * H * S * A * tables.k[0]) / 2.0
+    beta = float(H) ** 3 * S * math.log(2.0 * H * S * A * tables.k[0]) / 2.0
     return tables.scale * tables.unit * math.sqrt(beta / (n + 1.0))
 
 

@@ -50,7 +50,7 @@ def hoeffding(tables, t):
     """Return c sqrt(H^3 iota / t)."""
     H = len(tables.q)
     iota = tables.log + math.log(n_states(tables))
-    return tables.scale * tables.unit * math.sqrt(H**3 * iota / t)
+    return tables.scale * tables.unit * math.sqrt(float(H) ** 3 * iota / t)
 
 
 @inlined
@@ -61,7 +61,7 @@ def bernstein(tables, h, s, a, t):
     iota = tables.log + math.log(S)
     mean = tables.next[h, s, a, 0] / t
     W = max(tables.next[h, s, a, 1] / t - mean * mean, 0.0) / tables.unit**2
-    beta = math.sqrt(H * (W + H) * iota / t) + math.sqrt(H**7 * S * A) * iota / t
+    beta = math.sqrt(H * (W + H) * iota / t) + math.sqrt(float(H) ** 7 * S * A) * iota / t
     return min(tables.scale * tables.unit * beta, hoeffding(tables, t))
 
 

@@ -79,7 +79,7 @@ def bonus_2(tables, h, s, a, N):
         below = at(tables.order, h + 1)
         for j in range(tables.met[below]):
             t = tables.states[below, j]
-            most = 100.0**2 * H**3 * S**2 * A * L**2 / max(tables.visits[h + 1, t], 1)
+            most = 100.0**2 * float(H) ** 3 * S**2 * A * L**2 / max(tables.visits[h + 1, t], 1)
             correction += tables.m[i, s, a, t] / N * min(most, H**2)
     return (
         math.sqrt(8.0 * L * spread / N) + 14.0 * H * L / (3.0 * N) + math.sqrt(8.0 * correction / N)

@@ -438,7 +438,30 @@ def test_wrong_constants_are_refused():
         lambda: bm.E3(escape=2.0),
         lambda: bm.DelayedQ(epsilon=-0.1),
         lambda: bm.PSRLTheory(prior=0.0),
+        lambda: bm.OPSRL(scale=0.0),
+        lambda: bm.RLSVI(scale=math.inf),
         lambda: bm.Tabular(bm.UCBQ(), by_level=False),
+        lambda: bm.UCBVITheory(scale=0.5).sample_complexity(2, 2, 2, 0.1, 0.1),
+        lambda: bm.regret(grid(), bm.UCBVI, 10),
+        lambda: bm.regret("FrozenLake-v1", bm.UCBVI(), 10),
     ):
-        with pytest.raises(ValueError, match=r"must be|needs a learner"):
+        with pytest.raises(ValueError, match=r"must be|needs"):
             make()
+
+
+def test_one_model_for_all_levels_needs_labels_that_mean_the_same():
+    learner = bm.UCBVI(stationary=True)
+    for make, fix in (
+        (lambda: bm.Tabular(learner, on="observation"), "by_level=False"),
+        (lambda: bm.URL(learner=learner), "pool_levels=True"),
+        (lambda: bm.OnlineURL(learner=learner, pool_levels=False), "pool_levels=True"),
+    ):
+        with pytest.raises(ValueError, match=f"stationary=True, but .*{fix}"):
+            make()
+    bm.OnlineURL(learner=learner, pool_levels=True).fit(bm.river_swim(3, 4), 20)
+
+
+def test_a_learner_says_whether_its_bound_holds():
+    assert bm.UCBVITheory().has_guarantee()
+    assert not bm.UCBVITheory(scale=0.5).has_guarantee()
+    assert not bm.PSRL().has_guarantee()

@@ -147,7 +147,8 @@ def regret(mdp: BlockMDP, learner: Learner, episodes: int, seed: int = 0) -> NDA
 
     It is the sum of V* - V(pi_k) over the episodes so far, where pi_k is the policy that the
     learner follows in episode k, exploration included. Both values are computed from the model, so
-    the luck of single returns plays no part.
+    the luck of single returns plays no part. (A learner with `stationary=True` may change its
+    policy within an episode; what counts is the one at its beginning.)
 
     Parameters
     ----------
@@ -173,6 +174,9 @@ def regret(mdp: BlockMDP, learner: Learner, episodes: int, seed: int = 0) -> NDA
     array([0.44, 4.18, 6.7 ])
     """
     check_integer("episodes", episodes, 1)
+    for name, value, kind in (("mdp", mdp, BlockMDP), ("learner", learner, Learner)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} must be a blockmdp.{kind.__name__}, got {value!r}")
     simulator = BlockSimulator(mdp, seed)
     run = simulator.start(learner, episodes)
     best, lost = mdp.optimal_value(), np.empty(episodes)

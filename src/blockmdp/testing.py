@@ -115,12 +115,14 @@ def check_learner(learner: Learner) -> None:
     assert not off.any(), f"{name}.policy must be probabilities of the actions, got {pi[off][0]}"
 
     problem = lock_bernoulli(horizon=H, switch=0.2, seed=1)
+    by_level = not getattr(learner, "stationary", False)
     for on in ("latent", "observation"):
         # interpreted and with every action checked first: compiled code would read past the tables
         checked = _with_checked_actions(learner, A)
-        Tabular(checked, on).fit(problem, episodes, seed=3, engine="interpreted")
+        Tabular(checked, on, by_level=by_level).fit(problem, episodes, seed=3, engine="interpreted")
+        agent = Tabular(learner, on, by_level=by_level)
         runs = {
-            engine: Tabular(learner, on).fit(problem, episodes, seed=3, engine=engine)
+            engine: copy(agent).fit(problem, episodes, seed=3, engine=engine)
             for engine in ("interpreted", "stepwise", "compiled")
         }
         first = runs["compiled"]
@@ -128,7 +130,7 @@ def check_learner(learner: Learner) -> None:
             assert np.array_equal(first.returns_, other.returns_), (
                 f"{name} on={on!r}: the returns of the {engine} and the compiled engine differ"
             )
-        repeat = Tabular(learner, on).fit(problem, episodes, seed=3)
+        repeat = copy(agent).fit(problem, episodes, seed=3)
         assert np.array_equal(first.returns_, repeat.returns_), (
             f"{name} on={on!r}: the same seed gave different returns: draw random numbers from the "
             "key only"

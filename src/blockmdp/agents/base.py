@@ -316,6 +316,16 @@ class DecodingAgent(Agent):
         return measures.accuracy(self.confusion(samples), reachable)
 
 
+# why a learner of `URL` and `OnlineURL` may not share a model between levels
+OWN_LABELS = "each level may have a decoder of its own: set pool_levels=True"
+
+
+def check_shared(learner: Any, why: str) -> None:
+    """Raise ValueError if a learner shares one model between levels, and say why it must not."""
+    if getattr(learner, "stationary", False):
+        raise ValueError(f"{type(learner).__name__} has stationary=True, but {why}")
+
+
 def check_learner(learner: Any, *, optional: bool = True) -> None:
     """Raise TypeError for anything that is not an instance of `blockmdp.Learner`."""
     if isinstance(learner, Learner) or (optional and learner is None):

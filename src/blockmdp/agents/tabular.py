@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.agents.base import Agent, check_learner
+from blockmdp.agents.base import Agent, check_learner, check_shared
 from blockmdp.decoders import Decoder, TableDecoder
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.policy import Policy
@@ -86,6 +86,8 @@ class Tabular(Agent):
                 f"by_level=False needs a learner with a parameter stationary, which "
                 f"{type(learner).__name__} does not have"
             )
+        if on == "observation" and by_level:
+            check_shared(learner, "observations are numbered at each level: set by_level=False")
         self.learner = learner
         self.on = on
         self.by_level = by_level

@@ -42,9 +42,9 @@ def deep_sea(size: int = 10, emission: Emission | None = None, seed: int = 0) ->
 
     Notes
     -----
-    This is the deterministic version. There, an episode is bad if the diver left the diagonal, and
-    DeepSea counts as solved when the share of bad episodes falls below 0.9. Only good episodes pay,
-    so here this is ``solved = { share = 0.1, window = "all" }`` in a study.
+    This is the deterministic version. For bsuite, an episode is bad if the diver left the diagonal,
+    and DeepSea is solved when the share of bad episodes falls below 0.9. Only good episodes pay, so
+    in a study this is ``solved = { share = 0.1, window = "all" }``.
 
     References
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -257,7 +256,7 @@ def check_range(learner: object, field: str, low: float, high: float) -> None:
 def check_constants(learner: Any) -> None:
     """Raise ValueError if a constant of a learner with a guarantee is not valid."""
     name = type(learner).__name__
-    for field, low, high in (("scale", 0.0, math.inf), ("delta", 1e-300, 1.0)):
+    for field, low, high in (("scale", 0.0, 1e300), ("delta", 1e-300, 1.0)):
         if hasattr(learner, field):
             check_range(learner, field, low, high)
     if getattr(learner, "v_max", None) is not None:

@@ -1,7 +1,7 @@
-"""Delayed Q-learning (Strehl, Li, Wiewiora, Langford and Littman 2006), for a finite horizon.
+"""Delayed Q-learning (Strehl et al. 2006), for a finite horizon.
 
-`update` is their algorithm, with the names of the paper. There is one table for each level, and no
-discount.
+`update` is the algorithm as Strehl, Li and Littman (2009) print it, with their names. There is one
+table for each level, and no discount.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ class DelayedQ(Learner):
     ----------
     Alexander L. Strehl, Lihong Li, Eric Wiewiora, John Langford and Michael L. Littman. PAC
     Model-Free Reinforcement Learning. ICML 2006.
+
+    Alexander L. Strehl, Lihong Li and Michael L. Littman. Reinforcement Learning in Finite MDPs:
+    PAC Analysis. JMLR 10, 2009.
 
     Examples
     --------

@@ -158,7 +158,7 @@ class E3(Learner):
         )
 
     def policy(self, tables: Tables) -> NDArray[np.float64]:
-        # the policy that earns most, also while the learner explores
+        # the policy that earns most in known states, also while the learner explores
         own = tables._replace(q=tables.q.copy(), v=tables.v.copy())
         solve(own, True)
         return super().policy(own)

@@ -27,7 +27,7 @@ from blockmdp.learners._model import (
     optimise,
     ranges,
 )
-from blockmdp.learners.base import Learner, at, best_action, check_constants
+from blockmdp.learners.base import Learner, at, best_action, check_constants, check_range
 from blockmdp.loop import learn
 from blockmdp.rng import child, gamma, integer
 
@@ -169,13 +169,14 @@ def loop(tables, dynamics, tape, episodes, k, returns):
 class OPSRL(Learner):
     """Posterior sampling in which the best of several draws counts.
 
-    With high probability the regret is at most of the order of D sqrt(S A T), up to logarithms,
-    where D is the diameter of the problem.
+    Its bound holds for average rewards that are known, not for this version: rewards that are paid
+    at random are not explored.
 
     Parameters
     ----------
     scale : float, default=1.0
-        Factor of the logarithms in the width of the draws; 1 is as published.
+        Factor of the logarithms in the width of the draws; 1 is as published. (The number of draws
+        is S log(S A / delta), of which the paper gives the order only.)
     delta : float, default=0.05
         Probability with which the bound may fail (rho in the paper).
     v_max : float or None, default=None
@@ -208,9 +209,7 @@ class OPSRL(Learner):
 
     def __post_init__(self) -> None:
         check_constants(self)
-
-    def has_guarantee(self) -> bool:
-        return self.scale >= 1
+        check_range(self, "scale", 1e-9, 1e300)  # the draws have a width
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max, r_max = ranges(H, self.v_max)

@@ -4,8 +4,8 @@ The transitions of an action have a Dirichlet prior with the same mass for each 
 rewards a normal-gamma prior with mean u, the largest reward. After each episode, `plan` draws a
 model from the posterior and solves it.
 
-A state that was met, but never at the next level, is worth u for each step left: what the prior
-expects. All of them are drawn together.
+A state that was met, but never at the next level, is worth u for each step left, at most `v_max`:
+what the prior expects. All of them are drawn together.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def update(tables, h, s, a, r, s_next):
 def draw_reward(tables, h, s, a, key):
     """Draw the mean reward from its posterior, a normal-gamma distribution.
 
-    The prior has the mass of one reward u, and one degree of freedom with the variance u^2.
+    The prior has the mass of one reward u, and two degrees of freedom with the variance u^2.
     """
     i = at(tables.n, h)
     n = tables.n[i, s, a]

@@ -45,7 +45,7 @@ class Tables(NamedTuple):
     met: NDArray[np.int32]
     k: NDArray[np.int64]  # (1,), number of episodes
     scale: float
-    unit: float  # u, the largest reward
+    unit: float  # u = v_max / H
 
 
 @inlined

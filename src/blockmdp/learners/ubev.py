@@ -92,7 +92,7 @@ class UBEV(Learner):
     """Optimistic planning that is uniformly PAC: few mistakes of every size at once.
 
     With probability 1 - delta, for every epsilon at once, the number of episodes whose policy is
-    not epsilon-optimal is of the order of (S A H^4 / epsilon^2), up to logarithms.
+    not epsilon-optimal is of the order of S A H^4 / epsilon^2 for small epsilon, up to logarithms.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """UCBQ: Q-learning with upper confidence bounds (Jin et al. 2018), as published.
 
 The numbers in the margin are the lines of their Algorithm 1 (UCB-Hoeffding); Algorithm 2
-(UCB-Bernstein) differs in the bonus only. Rewards lie in [0, 1] there; here they may lie in
-[0, u], and all bonuses are u times as large. The constants c, c_1 and c_2 of the paper, of which it
-only says that they exist, are `scale`. The number of states in a bonus is the largest number met at
-a level so far.
+(UCB-Bernstein) differs in the bonus only. Returns lie in [0, H] there; here they may lie in
+[0, u H], and all bonuses are u times as large. The constants c, c_1 and c_2 of the paper, of which
+it only says that they exist, are `scale`. The number of states in a bonus is the largest number met
+at a level so far.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
     states: NDArray[np.int32]  # (H + 1, S)
     met: NDArray[np.int32]  # (H + 1,)
     scale: float
-    unit: float  # u, the largest reward
+    unit: float  # u = v_max / H
     log: float  # logarithm of A T / delta
     bernstein: bool
 

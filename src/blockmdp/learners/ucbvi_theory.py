@@ -1,9 +1,9 @@
 """UCBVI-CH and UCBVI-BF: optimistic value iteration, as published (Azar et al. 2017).
 
 `plan` is their Algorithm 2; the bonus is that of Algorithm 3 (CH) or 4 (BF). They assume one model
-for all levels (`stationary=True`), and rewards in [0, 1] that are known. Here rewards may lie in
-[0, u], all bonuses are u times as large, and the mean reward seen counts as the reward. S in a
-bonus is the largest number of states met at a level.
+for all levels (`stationary=True`), returns in [0, H], and rewards that are known. Here returns may
+lie in [0, u H], all bonuses are u times as large, and the mean reward seen counts as the reward. S
+in a bonus is the largest number of states met at a level.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Tables(NamedTuple):
     met: NDArray[np.int32]
     visits: NDArray[np.int32]  # (H, S), visits of a state at a level (N' in the paper)
     scale: float
-    unit: float  # u, the largest reward
+    unit: float  # u = v_max / H
     log: float  # logarithm of 5 A T / delta
     bernstein: bool
 
@@ -117,6 +117,9 @@ class UCBVITheory(Learner):
     With probability 1 - delta the regret after K episodes, T = H K steps, is at most
     20 H L sqrt(S A T) + 250 H^2 S^2 A L^2 with the bonus "hoeffding" (UCBVI-CH), and
     30 H L sqrt(S A K) + 2500 H^2 S^2 A L^2 + 4 H sqrt(K L H) with "bernstein" (UCBVI-BF).
+
+    The proofs assume that rewards are known. The bonus "bernstein" is small at the last level, so
+    it may not be enough where rewards are random; "hoeffding" is.
 
     Parameters
     ----------
@@ -210,6 +213,9 @@ class UCBVITheory(Learner):
         >>> UCBVITheory().sample_complexity(H=2, S=2, A=2, epsilon=0.5, delta=0.1)
         44220924582
         """
+
+        if not self.has_guarantee():
+            raise ValueError(f"the bound needs scale=1, got scale={self.scale!r}")
 
         def is_enough(K: int) -> bool:
             return self.regret_bound(H, S, A, K, delta / 2) <= K * epsilon * delta / 2

@@ -77,7 +77,7 @@ def reward_width(tables, n):
 def transition_width(tables, n):
     """Return sqrt(14 S log(2 A t / delta) / n), the largest distance of plausible transitions.
 
-    An action at one of several levels has S next states, but S A times as many actions are tried.
+    With a model for each level, there are H times as many actions.
     """
     A = tables.q.shape[2] * len(tables.n)
     log = math.log(2.0 * A * tables.t[0] / tables.delta)
@@ -163,6 +163,9 @@ def loop(tables, dynamics, tape, episodes, k, returns):
 class UCRL2(Learner):
     """Optimism over all models that are plausible given the data.
 
+    Its bound holds for the average reward of an endless episode; for this version there is none.
+    Rewards must not be negative.
+
     Parameters
     ----------
     scale : float, default=1.0
@@ -195,9 +198,6 @@ class UCRL2(Learner):
 
     def __post_init__(self) -> None:
         check_constants(self)
-
-    def has_guarantee(self) -> bool:
-        return self.scale >= 1
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v_max, r_max = ranges(H, self.v_max)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.agents.base import DecodingAgent, check_learner
+from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Refit
@@ -20,7 +20,7 @@ from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.url.doubts import unsettled, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard
-from blockmdp.url.theory import Constants, Theory, constants
+from blockmdp.url.theory import DELTA_2, Constants, Theory, constants
 from blockmdp.url.tsr import TSR
 
 __all__ = ["URL"]
@@ -162,6 +162,8 @@ class URL(DecodingAgent):
                 check_integer(name, optional, least)
         if pool_levels not in (True, False, "auto"):
             raise ValueError(f'pool_levels must be True, False or "auto", got {pool_levels!r}')
+        if pool_levels is not True:
+            check_shared(learner, OWN_LABELS)
         if stop_agreement is not None and not 0 <= stop_agreement <= 1:
             raise ValueError(f"stop_agreement must be None or in [0, 1], got {stop_agreement!r}")
         if not 1 <= growth < math.inf:
@@ -205,7 +207,7 @@ class URL(DecodingAgent):
         oracle : estimator
             Scikit-learn clusterer or mixture.
         learner : Learner or None, default=None
-            Tabular learner. None is `UCBVITheory()`.
+            Tabular learner. None is `UCBVITheory()` that fails with probability 0.0025 at most.
         epsilon : float, default=0.1
             The policy is to be epsilon-optimal ...
         delta : float, default=0.1
@@ -237,7 +239,7 @@ class URL(DecodingAgent):
         ValueError
             If more test observations confirm a label than there are.
         """
-        learner = UCBVITheory() if learner is None else learner
+        learner = UCBVITheory(delta=DELTA_2 / 2) if learner is None else learner
         found, theory = constants(
             epsilon,
             delta,

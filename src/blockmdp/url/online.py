@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from blockmdp import rng, streams
-from blockmdp.agents.base import DecodingAgent, check_learner
+from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
 from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
@@ -117,6 +117,8 @@ class OnlineURL(DecodingAgent):
         check_learner(learner)
         if pool_levels not in (True, False, "auto"):
             raise ValueError(f'pool_levels must be True, False or "auto", got {pool_levels!r}')
+        if pool_levels is not True:
+            check_shared(learner, OWN_LABELS)
         if memory is not None:
             check_integer("memory", memory, 1)
         self.oracle, self.learner = oracle, learner

@@ -16,7 +16,7 @@ from blockmdp.checks import check_integer, warn
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["Constants", "Theory", "constants"]
+__all__ = ["DELTA_2", "Constants", "Theory", "constants"]
 
 DELTA_2 = 0.005  # half of the probability with which a restart may fail (Proposition 1)
 

@@ -175,8 +175,8 @@ class OPSRL(Learner):
     Parameters
     ----------
     scale : float, default=1.0
-        Factor of the logarithms in the width of the draws; 1 is as published. (The number of draws
-        is S log(S A / delta), of which the paper gives the order only.)
+        Factor of the logarithms in the width of the draws; 1 is as published. The number of draws
+        is S log(S A / delta), of which the paper gives only the order.
     delta : float, default=0.05
         Probability with which the bound may fail (rho in the paper).
     v_max : float or None, default=None

@@ -27,7 +27,9 @@ from blockmdp.learners.base import at
 from blockmdp.rng import child
 
 __all__ = [
+    "begins_epoch",
     "count",
+    "count_in_epoch",
     "expectation",
     "largest_value",
     "mean_square",
@@ -111,6 +113,30 @@ def count(tables, h, s, a, r, s_next):
     if s_next >= 0:
         meet(tables, h + 1, s_next)
         tables.m[i, s, a, s_next] += 1
+
+
+@inlined
+def count_in_epoch(tables, h, s, a, r, s_next):
+    """Add a step to the data, and note in `due` (1,) if the visits of an action have doubled since
+    the epoch began, when they were `before` (L, S, A).
+    """
+    i = at(tables.n, h)
+    count(tables, h, s, a, r, s_next)
+    tables.due[0] |= tables.n[i, s, a] >= 2 * tables.before[i, s, a]
+
+
+@inlined
+def begins_epoch(tables):
+    """Begin a new epoch if the visits of some action have doubled; return whether they have."""
+    if not tables.due[0]:
+        return False
+    tables.due[0] = False
+    L, S, A = tables.n.shape
+    for i in range(L):
+        for s in range(S):
+            for a in range(A):
+                tables.before[i, s, a] = tables.n[i, s, a]
+    return True
 
 
 @inlined

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
 from blockmdp.learners._model import (
-    count,
+    begins_epoch,
+    count_in_epoch,
     largest_value,
     mean_values,
     n_states,
@@ -45,8 +46,8 @@ class Tables(NamedTuple):
     order: NDArray[np.int32]
     states: NDArray[np.int32]
     met: NDArray[np.int32]
-    before: NDArray[np.int32]  # (L, S, A), visits when the policy was computed
-    due: NDArray[np.bool_]  # (1,), whether the visits of some action have doubled
+    before: NDArray[np.int32]  # (L, S, A), see `begins_epoch`
+    due: NDArray[np.bool_]  # (1,), the same
     scale: float
     v_max: float  # largest possible return
     r_max: float  # largest possible reward
@@ -61,9 +62,7 @@ def act(tables, k, h, s, key):
 
 @inlined
 def update(tables, h, s, a, r, s_next):
-    i = at(tables.n, h)
-    count(tables, h, s, a, r, s_next)
-    tables.due[0] |= tables.n[i, s, a] >= 2 * tables.before[i, s, a]
+    count_in_epoch(tables, h, s, a, r, s_next)
 
 
 @inlined
@@ -149,15 +148,8 @@ def value(tables, h, s, a, key):
 
 @inlined
 def plan(tables, k, key):
-    if not tables.due[0]:
-        return
-    tables.due[0] = False
-    L, S, A = tables.n.shape
-    for i in range(L):
-        for s in range(S):
-            for a in range(A):
-                tables.before[i, s, a] = tables.n[i, s, a]
-    optimise(value, tables, key)
+    if begins_epoch(tables):
+        optimise(value, tables, key)
 
 
 @jit

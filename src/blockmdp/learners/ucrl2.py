@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
 from blockmdp.learners._model import (
-    count,
+    begins_epoch,
+    count_in_epoch,
     largest_value,
     n_states,
     new_model,
@@ -41,9 +42,9 @@ class Tables(NamedTuple):
     order: NDArray[np.int32]
     states: NDArray[np.int32]
     met: NDArray[np.int32]
-    before: NDArray[np.int32]  # (L, S, A), visits when the policy was computed
+    before: NDArray[np.int32]  # (L, S, A), see `begins_epoch`
     t: NDArray[np.int64]  # (1,), number of steps so far
-    due: NDArray[np.bool_]  # (1,), whether the visits of some action have doubled
+    due: NDArray[np.bool_]  # (1,), the same
     taken: NDArray[np.bool_]  # (S,), working memory of `value`
     scale: float
     v_max: float  # largest possible return
@@ -58,10 +59,8 @@ def act(tables, k, h, s, key):
 
 @inlined
 def update(tables, h, s, a, r, s_next):
-    i = at(tables.n, h)
-    count(tables, h, s, a, r, s_next)
+    count_in_epoch(tables, h, s, a, r, s_next)
     tables.t[0] += 1
-    tables.due[0] |= tables.n[i, s, a] >= 2 * tables.before[i, s, a]
 
 
 @inlined
@@ -143,15 +142,8 @@ def value(tables, h, s, a, key):
 
 @inlined
 def plan(tables, k, key):
-    if not tables.due[0]:
-        return
-    tables.due[0] = False
-    L, S, A = tables.n.shape
-    for i in range(L):
-        for s in range(S):
-            for a in range(A):
-                tables.before[i, s, a] = tables.n[i, s, a]
-    optimise(value, tables, key)
+    if begins_epoch(tables):
+        optimise(value, tables, key)
 
 
 @jit

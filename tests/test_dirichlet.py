@@ -524,6 +524,27 @@ def test_outliers_get_the_closest_large_label():
     assert len(np.unique(oracle.labels_)) == len(np.unique(oracle.predict(x))) == 2
 
 
+def test_old_outliers_are_forgotten_but_a_rare_state_that_comes_later_is_found():
+    random = np.random.default_rng(5)
+    n = 3_000
+    states = random.integers(2, size=n)
+    states[2_000:][random.random(n - 2_000) < 0.03] = 2
+    far = random.random(n) < 0.05
+    x = 3.0 * np.eye(6)[states] + random.normal(size=(n, 6)) * np.where(far, 4.0, 0.1)[:, None]
+    oracle, earlier = DirichletMixture(), np.zeros(0, np.int64)
+    for i, row in enumerate(x):
+        oracle.partial_fit(row[None])
+        now = oracle.labels_
+        changed = np.flatnonzero(earlier != now[:i])
+        assert np.array_equal(changed, oracle.changed_labels())
+        earlier = now
+    assert len(now) == n
+    assert oracle._n < n - 50
+    assert oracle.n_labels_ < 40 < np.count_nonzero(far) / 3
+    assert adjusted_rand_score(states[~far], now[~far]) > 0.99
+    assert len(np.unique(oracle.predict(x[~far]))) == 3
+
+
 def test_memory_can_be_changed_between_batches():
     g = np.random.default_rng(0)
     x = g.normal(size=(120, 6)) + 20 * np.eye(6)[g.integers(3, size=120)]

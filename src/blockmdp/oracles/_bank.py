@@ -14,12 +14,23 @@ from blockmdp.jit import jit
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, group, linear_scores
 from blockmdp.oracles.scores import BankScores, shape
 
-__all__ = ["DOUBTS", "Bank", "learn_rows", "new_bank", "only", "update_scores", "with_room"]
+__all__ = [
+    "DOUBTS",
+    "Bank",
+    "count_stale",
+    "is_stale",
+    "learn_rows",
+    "new_bank",
+    "only",
+    "update_scores",
+    "with_room",
+]
 
 MIN_ROWS = 3  # rows that confirm a label
 MIN_SHARE = 0.01  # share of the rows, since it is new, that confirms a label
 MAX_SHARE = 0.1  # share of the rows that are taken for outliers at most
 TRIAL = 50  # rows for which a new label is trusted
+PATIENCE = 300  # rows after which a label is forgotten if it is still taken for outliers
 DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
 
@@ -40,6 +51,7 @@ class Bank(NamedTuple):
     doubtful: Any  # (G, DOUBTS) the last rows that a new label would fit better
     doubts: Any  # (G,) number of rows that there were
     hidden: Any  # (G, K) whether the label is taken for outliers
+    outliers: Any  # (G,) number of such labels that were forgotten
     bits: Any  # (G,) see `Model`
     dim: Any  # (G,)
     ratio: Any  # (G,)
@@ -75,6 +87,7 @@ def new_bank(G: int, d: int) -> Bank:
         doubtful=zeros(DOUBTS, dtype=np.int64),
         doubts=zeros(dtype=np.int64),
         hidden=zeros(K, dtype=np.bool_),
+        outliers=zeros(dtype=np.int64),
         bits=zeros(dtype=np.bool_),
         dim=zeros(),
         ratio=zeros(),
@@ -235,9 +248,9 @@ def hide_doubtful(bank, g):
     few of the rows together, small labels are taken for outliers, and a new label is used only when
     it has grown.
     """
-    stayed = 0
+    stayed = bank.outliers[g]
     grew = 0
-    rows = 0
+    rows = bank.outliers[g]
     for k in range(bank.room[g]):
         count = bank.counts[g, k]
         bank.hidden[g, k] = False
@@ -246,9 +259,25 @@ def hide_doubtful(bank, g):
         elif count > 0 and bank.n[g] - bank.born[g, k] >= TRIAL:
             stayed += 1
             rows += count
-    if stayed > grew + 1 and grew > 0 and rows < MAX_SHARE * bank.n[g]:
+    if stayed > grew + 1 and grew > 0 and rows < MAX_SHARE * (bank.n[g] + bank.outliers[g]):
         for k in range(bank.room[g]):
             bank.hidden[g, k] = bank.counts[g, k] > 0 and not is_large(bank, g, k)
+
+
+@jit
+def is_stale(bank, g, k):
+    """Whether a label has been taken for outliers for long enough to be forgotten."""
+    return bank.hidden[g, k] and bank.n[g] - bank.born[g, k] >= PATIENCE
+
+
+@jit
+def count_stale(bank, groups):
+    """Return how many labels of some mixtures may be forgotten."""
+    stale = np.zeros(len(groups), np.int64)
+    for i in range(len(groups)):
+        for k in range(bank.room[groups[i]]):
+            stale[i] += is_stale(bank, groups[i], k)
+    return stale
 
 
 @jit

@@ -20,6 +20,8 @@ from blockmdp.checks import check_integer
 from blockmdp.oracles._bank import (
     DOUBTS,
     Bank,
+    count_stale,
+    is_stale,
     learn_rows,
     new_bank,
     only,
@@ -46,6 +48,7 @@ SWEEPS = 5  # passes over the data before the evidence is compared
 POWERS = 10  # steps towards the direction with the largest variance
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
+OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -70,7 +73,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Largest number of labels.
     memory : int or None, default=None
         Observations that `partial_fit` keeps, unless a single batch is larger. When there are more,
-        it forgets the older half of those of each label, but none of a rare label. None keeps all.
+        it forgets the older half of those of each label, but none of a rare label. None keeps all
+        but old outliers.
 
     Attributes
     ----------
@@ -251,7 +255,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             kept, every = self._forgotten
             labels = np.concatenate([every, labels[len(kept) :]])
             labels[kept] = self._shown[: len(kept)]
-        labels = labels.view() if self.memory is None else labels.copy()  # rows may move
+        labels = labels.copy()  # rows may move
         labels.setflags(write=False)
         return labels
 
@@ -661,17 +665,31 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         keep = np.zeros(self._n, np.bool_)
         for k in np.flatnonzero(counts):
             keep[np.flatnonzero(self._z == k)[-max(counts[k] // 2, rare, 1) :]] = True
-        rows = np.flatnonzero(keep)
-        if len(rows) == self._n:
+        if keep.all():
             return False
-        self._forgotten = _Forgotten(self._places()[rows], self.labels_.copy())
+        self._bank.state.split_at[self._g] = 0
+        self._keep(keep)
+        return True
+
+    def _forget_outliers(self) -> None:
+        """Forget the rows of labels that have long been taken for outliers.
+
+        They would only cost time: each outlier has a label of its own.
+        """
+        state, g = self._bank.state, self._g
+        stale = np.array([is_stale(state, g, k) for k in range(state.room[g])])
+        state.outliers[g] += np.count_nonzero(stale)
+        self._keep(~stale[self._z])
+
+    def _keep(self, kept: NDArray[np.bool_]) -> None:
+        """Forget all other rows."""
+        rows = np.flatnonzero(kept)
+        self._forgotten = _Forgotten(self._places()[rows], self.labels_)
         if self._reported is not None:
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
-        self._bank.state.split_at[self._g] = 0
         self._accept(self._clustering(self._z.copy()))
-        return True
 
     def _places(self) -> Labels:
         """Return the indices of the rows among all observations."""
@@ -803,7 +821,8 @@ class MixtureBank:
             self.state = new_bank(len(self.mixtures), d)
         self.has_begun[g] = True
         state = self.state
-        for array in (state.n, state.due, state.doubts, state.square, state.scores.has_T):
+        vectors = (state.n, state.due, state.doubts, state.outliers, state.square)
+        for array in (*vectors, state.scores.has_T):
             array[g] = 0
         for array in (state.counts, state.sums, state.split_at, state.is_current, state.hidden):
             array[g] = 0
@@ -853,6 +872,8 @@ class MixtureBank:
             for g, size in zip(used[too_many], sizes[too_many]):
                 if self.has_begun[g]:
                     self.mixtures[g]._make_room(int(size))
+            for g in used[count_stale(self.state, used) >= OUTLIERS]:
+                self.mixtures[g]._forget_outliers()
             n_before[:] = self.state.n
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:

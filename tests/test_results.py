@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 import blockmdp as bm
 from blockmdp.cli import main
+from blockmdp.envs import random_block_mdp
 from blockmdp.experiments import Results, Study, driver, statistics, tuning
 from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.runs import Outcome, execute
@@ -704,6 +705,42 @@ def test_a_reader_that_goes_away_causes_no_traceback(ran):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_a_map_shows_every_agent_on_every_problem(tmp_path, executor):
+    document = {
+        "seeds": 3,
+        "episodes": 300,
+        "solved": {"measure": "value"},
+        "problem": [
+            {"name": "lock_bernoulli", "horizon": 4},
+            {"name": "random_block_mdp", "horizon": 4},  # V* depends on the seed
+        ],
+        "agent": [
+            {"name": "Tabular", "on": "latent", "learner": ["UCBVI", "QLearning"]},
+            {"name": "URL", "batch": 20, "when": {"name": "lock_bernoulli"}},
+        ],
+    }
+    results = Study(document, "zoo").run(tmp_path, quiet=True)
+    values, agents, panels = results.cells("regret")
+    assert agents == ["UCBVI-lat", "QLearning-lat", "URL"]
+    assert panels == results.study.panels
+    assert np.argwhere(np.isnan(values)).tolist() == [[2, 1]]
+    frame = results.frame()
+    of_it = frame[(frame["agent"] == "QLearning-lat") & (frame["panel"] == panels[1])]
+    best = [random_block_mdp(horizon=4, seed=seed).optimal_value() for seed in of_it["seed"]]
+    assert values[1, 1] == pytest.approx(np.median(300 - 300 * of_it["average"] / best))
+    url = frame[frame["agent"] == "URL"]
+    lost = url["trajectories"] - 300 * url["average"] / 0.5
+    assert values[2, 0] == pytest.approx(np.median(lost))
+    solved, _, _ = results.cells("solved")
+    assert solved[0, 0] == frame[frame["agent"] == "UCBVI-lat"]["solved_at"][:3].median()
+    texts = [text.get_text() for text in results.plot_map("solved").axes[0].texts]
+    assert texts[0] == f"{solved[0, 0]:,.0f}"
+    assert len(texts) == 5
+    assert main(["plot", str(tmp_path), "--map", "regret"]) == 0
+    assert (tmp_path / "zoo-map-regret.png").stat().st_size > 1000
+    assert main(["plot", str(tmp_path), "--map", "regret", "--against", "horizon"]) == 2
 
 
 def test_growth_against_a_parameter_shows_what_was_solved(tmp_path, executor):

@@ -407,7 +407,11 @@ def test_a_label_names_the_parameters_in_which_agents_differ():
     assert labels([url, TABULAR]) == ["URL lr=0.1", "URL lr=0.3", "OracleQ-lat"]
     assert labels([{**url, "label": "mine"}]) == ["mine lr=0.1", "mine lr=0.3"]
     assert labels([{"name": "URL", "oracle": ["gmm", "pca_kmeans"]}]) == [
-        *("URL oracle=gmm covariance_type=full", "URL oracle=pca_kmeans n_components=3"),
+        *("URL oracle=gmm", "URL oracle=pca_kmeans")
+    ]
+    learners = ["UCBVI", {"name": "UCBQ", "scale": [1.0, 0.1]}]
+    assert labels([{"name": "URL", "learner": learners}]) == [
+        *("URL learner=UCBVI", "URL learner=UCBQ scale=1", "URL learner=UCBQ scale=0.1")
     ]
     assert labels([{**TABULAR, "on": ["latent", "observation"], "learner": "QLearning"}]) == [
         *("QLearning-lat", "QLearning-obs"),

@@ -133,7 +133,8 @@ def _parser() -> argparse.ArgumentParser:
         *("plot", _plot, "draw learning curves"),
         "Draw the learning curves of a study: mean and standard deviation over seeds, against the "
         "number of training trajectories of all kinds. With --against, draw how the number of "
-        "trajectories until solved grows with a parameter: median and quartiles over seeds.",
+        "trajectories until solved grows with a parameter: median and quartiles over seeds. With "
+        "--map, draw a heat map of all agents and problems: medians over seeds.",
     )
     _results_options(plot)
     plot.add_argument(
@@ -145,6 +146,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     plot.add_argument(
         "--against", metavar="KEY", help="a numeric parameter of the problem, such as horizon"
+    )
+    plot.add_argument(
+        "--map",
+        choices=("solved", "regret"),
+        help="solved: trajectories until solved; regret: optimal returns lost, of one for each "
+        "trajectory",
     )
     plot.add_argument(
         "--to",
@@ -396,14 +403,21 @@ def _plot(args: argparse.Namespace) -> int:
     from blockmdp.plots.curves import save
 
     results = _results(args)
+    if args.map is not None and args.against is not None:
+        return _fail("--map and --against cannot be used together", 2)
     kind = args.y if args.against is None else f"against-{args.against}"
+    kind = kind if args.map is None else f"map-{args.map}"
     to: Path = args.to or results.directory / f"{results.study.name}-{kind}"
     formats: Sequence[str] = FORMATS
     if args.to is not None:
         if to.suffix[1:] not in FORMATS:
             return _fail(f"--to {to}: must end in .png, .pdf or .svg", 2)
         formats, to = (to.suffix[1:],), to.with_suffix("")
-    for path in save(results.plot(args.y, against=args.against), to, formats):
+    if args.map is None:
+        figure = results.plot(args.y, against=args.against)
+    else:
+        figure = results.plot_map(args.map)
+    for path in save(figure, to, formats):
         print(path)
     return 0
 

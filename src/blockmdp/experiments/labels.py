@@ -45,15 +45,19 @@ def distinct_labels(
     """
     flats = [dict(flatten(agent)) for agent in agents]
     differing: dict[str, dict[str, None]] = {label: {} for label in labels}
+    peers: dict[str, list[Config]] = {label: [] for label in labels}
     for indices in dict.fromkeys(panels):
         groups: dict[str, list[Config]] = {}
         for i in indices:
             groups.setdefault(labels[i], []).append(flats[i])
         for label, group in groups.items():
             differing[label] |= dict.fromkeys(varying(group))
+            peers[label] += group
     found = []
     for label, flat in zip(labels, flats):
-        names = [name for name in differing[label] if name in flat]
+        names = [
+            name for name in differing[label] if name in flat and _tells(name, flat, peers[label])
+        ]
         words = [f"{_last_name(n.removesuffix('.name'))}={format_value(flat[n])}" for n in names]
         found.append(" ".join([label, *words]))
     return found
@@ -75,6 +79,13 @@ def varying(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys whose value differs between the tables, except digests of files."""
     keys = dict.fromkeys(key for table in tables for key in table if not key.endswith(SOURCE))
     return [key for key in keys if len({repr(table.get(key, ...)) for table in tables}) > 1]
+
+
+def _tells(key: str, flat: Config, peers: Sequence[Config]) -> bool:
+    """Whether a value says more than the name of the part that it belongs to."""
+    name = ".".join([*key.split(".")[:-1], "name"])
+    alike = [peer for peer in peers if peer.get(name) == flat.get(name)]
+    return key == name or bool(varying([{key: peer.get(key)} for peer in alike]))
 
 
 def format_value(value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -33,6 +35,8 @@ __all__ = ["Results"]
 
 POINTS = 200
 Y = Literal["average", "sliding"]
+Of = Literal["solved", "regret"]
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Results:
@@ -388,6 +392,67 @@ class Results:
                 panels.append(plots.Panel(title, lines))
         return panels
 
+    def cells(self, of: Of = "solved") -> tuple[Matrix, list[str], list[str]]:
+        """Return the median over seeds of one number for each agent in each panel.
+
+        Parameters
+        ----------
+        of : {"solved", "regret"}, default="solved"
+            The number of trajectories until solved, infinite if the median run was not; or the
+            regret: how many optimal returns were lost, of one for each trajectory. Trajectories
+            that only train a decoder count as lost.
+
+        Returns
+        -------
+        values : ndarray of shape (n_agents, n_panels)
+            The medians. NaN where there is no run, or where the optimal value is unknown or not
+            positive.
+        agents, panels : list of str
+            Labels of the rows and titles of the columns, in the order of the study.
+        """
+        groups: dict[tuple[str, str], list[tuple[Setting, Row]]] = {}
+        for setting, row in self.done:
+            groups.setdefault((setting.label, setting.panel), []).append((setting, row))
+        agents = list(dict.fromkeys(label for label, _ in groups))
+        panels = [panel for panel in self.study.panels if any(panel == p for _, p in groups)]
+        values = np.full((len(agents), len(panels)), np.nan)
+        for (label, panel), runs in groups.items():
+            values[agents.index(label), panels.index(panel)] = (
+                statistics.median_with_censoring([row.solved_at for _, row in runs])
+                if of == "solved"
+                else np.median([_regret(setting, row) for setting, row in runs])
+            )
+        return values, agents, panels
+
+    def plot_map(self, of: Of = "solved") -> Figure:
+        """Draw `cells` as a heat map, with one row for each agent and one column for each panel.
+
+        Parameters
+        ----------
+        of : {"solved", "regret"}, default="solved"
+            What to show.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        StoreError
+            If no run is finished.
+        """
+        from blockmdp.plots.maps import heat_map
+
+        values, agents, panels = self.cells(of)
+        if not agents:
+            raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
+        words = "trajectories until solved"
+        if self._measures != "returns":
+            words += f", by {self._measures}"
+        words = words if of == "solved" else "regret, in optimal returns"
+        return heat_map(values, agents, panels, label=words)
+
     def plot(self, y: Y = "average", *, against: str | None = None) -> Figure:
         """Draw all panels.
 
@@ -487,11 +552,27 @@ def _common(lines: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     return x, np.stack([np.interp(x, own, y) for own, y in lines])
 
 
-def _optimum(setting: Setting) -> float | None:
+def _regret(setting: Setting, row: Row) -> float:
+    """Return how many optimal returns a run lost, NaN if that is unknown."""
+    best = _optimum(setting, row.seed)
+    if best is None or best <= 0 or row.average is None:
+        return math.nan
+    return row.trajectories - row.average * setting.episodes / best
+
+
+def _optimum(setting: Setting, seed: int = 0) -> float | None:
     """Return the optimal value of a setting's problem, None if it is unknown."""
+    seed = seed if takes_seed(setting.problem) else 0
+    return _optimum_of(json.dumps(setting.problem, sort_keys=True), seed)
+
+
+@functools.lru_cache(maxsize=4096)
+def _optimum_of(problem: str, seed: int) -> float | None:
+    config = json.loads(problem)
     try:
-        seed = {"seed": 0} if takes_seed(setting.problem) else {}
-        return optimal_value(build("problem", setting.problem, **seed))
+        return optimal_value(
+            build("problem", config, **({"seed": seed} if takes_seed(config) else {}))
+        )
     except Exception:  # a user's problem that cannot be made here
         return None
 

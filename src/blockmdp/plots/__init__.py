@@ -5,6 +5,7 @@ No window opens, and no global setting changes.
 
 from blockmdp.plots.agent import plot_agent
 from blockmdp.plots.curves import Curve, Panel, Points, growth, learning_curves, save
+from blockmdp.plots.maps import heat_map
 from blockmdp.plots.style import style
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Panel",
     "Points",
     "growth",
+    "heat_map",
     "learning_curves",
     "plot_agent",
     "save",

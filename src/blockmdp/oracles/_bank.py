@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.jit import jit
+from blockmdp.jit import inlined, jit
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, group, linear_scores
 from blockmdp.oracles.scores import BankScores, shape
 
@@ -264,7 +264,7 @@ def hide_doubtful(bank, g):
             bank.hidden[g, k] = bank.counts[g, k] > 0 and not is_large(bank, g, k)
 
 
-@jit
+@inlined
 def is_stale(bank, g, k):
     """Whether a label has been taken for outliers for long enough to be forgotten."""
     return bank.hidden[g, k] and bank.n[g] - bank.born[g, k] >= PATIENCE
@@ -280,7 +280,7 @@ def count_stale(bank, groups):
     return stale
 
 
-@jit
+@inlined
 def is_large(bank, g, k):
     """Whether a label is more than a few rows, and more than a small share of those since then."""
     count = bank.counts[g, k]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blockmdp.jit import jit
+from blockmdp.jit import inlined, jit
 
 __all__ = [
     "Clusters",
@@ -71,7 +71,7 @@ class Predictive(NamedTuple):
 
 
 # --- sums -----------------------------------------------------------------------------------------
-@jit
+@inlined
 def dot(x, y):
     """Return the inner product of two vectors.
 
@@ -88,6 +88,38 @@ def dot(x, y):
         e += x[j + 3] * np.float64(y[j + 3])
     for j in range(whole, d):
         a += x[j] * np.float64(y[j])
+    return (a + b) + (c + e)
+
+
+@inlined
+def dot_row(X, k, y):
+    """Return `dot(X[k], y)`, without making an array of the row."""
+    d = len(y)
+    whole = d - d % 4
+    a = b = c = e = 0.0
+    for j in range(0, whole, 4):
+        a += X[k, j] * np.float64(y[j])
+        b += X[k, j + 1] * np.float64(y[j + 1])
+        c += X[k, j + 2] * np.float64(y[j + 2])
+        e += X[k, j + 3] * np.float64(y[j + 3])
+    for j in range(whole, d):
+        a += X[k, j] * np.float64(y[j])
+    return (a + b) + (c + e)
+
+
+@inlined
+def dot_rows(X, i, Y, k):
+    """Return `dot(X[i], Y[k])`."""
+    d = X.shape[1]
+    whole = d - d % 4
+    a = b = c = e = 0.0
+    for j in range(0, whole, 4):
+        a += X[i, j] * Y[k, j]
+        b += X[i, j + 1] * Y[k, j + 1]
+        c += X[i, j + 2] * Y[k, j + 2]
+        e += X[i, j + 3] * Y[k, j + 3]
+    for j in range(whole, d):
+        a += X[i, j] * Y[k, j]
     return (a + b) + (c + e)
 
 
@@ -109,7 +141,7 @@ def evidence(model, clusters, square):
             n += counts[k]
             total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
             if not model.bits:
-                within -= dot(sums[k], sums[k]) / counts[k]
+                within -= dot_rows(sums, k, sums, k) / counts[k]
     if model.bits:
         score, best_model = evidence_of_bits(model, clusters)
         return total + score, best_model
@@ -124,7 +156,7 @@ def evidence(model, clusters, square):
     gram = np.empty((U, U))  # inner products of the labels' means
     for a in range(U):
         for c in range(a + 1):
-            gram[a, c] = dot(sums[used[a]], sums[used[c]])
+            gram[a, c] = dot_rows(sums, used[a], sums, used[c])
             gram[a, c] /= counts[used[a]] * counts[used[c]]
     weight = np.empty(U)
     best = -np.inf
@@ -195,7 +227,7 @@ def score_ratio(model, clusters, used, n, within, ratio):
         spread = 1.0 + ratio * counts[k]
         weights += counts[k] / spread
         logs += math.log(spread)
-        between += dot(sums[k], sums[k]) / (counts[k] * spread)
+        between += dot_rows(sums, k, sums, k) / (counts[k] * spread)
         for j in range(d):
             mean[j] += sums[k, j] / spread
     between -= dot(mean, mean) / weights
@@ -254,7 +286,7 @@ def evidence_of_bits(model, clusters):
     return best + noise.sum(), best_model
 
 
-@jit
+@inlined
 def next_bit(model, n, ones, mean, j):
     """Return the probability that the next bit j of a label is 1, after n bits.
 
@@ -284,7 +316,7 @@ def common_mean(model, clusters, mean):
 
 
 # --- what a label predicts ------------------------------------------------------------------------
-@jit
+@inlined
 def predictive(model, clusters, mean, k, out):
     """Write to `out`, a `Predictive`, what label k predicts for one more row."""
     d = clusters.sums.shape[1]
@@ -303,10 +335,10 @@ def predictive(model, clusters, mean, k, out):
         scale = g[k] / (1.0 + model.ratio * n)
         for j in range(d):
             W[k, j] = scale * (model.ratio * clusters.sums[k, j] + mean[j])
-        b[k] = -0.5 * (model.dim * math.log(spread) + dot(W[k], W[k]) / g[k])
+        b[k] = -0.5 * (model.dim * math.log(spread) + dot_rows(W, k, W, k) / g[k])
 
 
-@jit
+@inlined
 def leave_one_out(model, clusters, mean, row, square, k, own, is_current):
     """Return log p(row | k), where label k has not seen this row of its own.
 
@@ -322,7 +354,7 @@ def leave_one_out(model, clusters, mean, row, square, k, own, is_current):
         scale = g[k] / (1.0 + model.ratio * n)
         for j in range(len(row)):
             W[k, j] = scale * (model.ratio * (clusters.sums[k, j] - row[j]) + mean[j])
-        b[k] = -0.5 * (model.dim * math.log(spread) + dot(W[k], W[k]) / g[k])
+        b[k] = -0.5 * (model.dim * math.log(spread) + dot_rows(W, k, W, k) / g[k])
     elif not is_current[k]:
         is_current[k] = True
         b[k] = 0.0
@@ -335,11 +367,11 @@ def leave_one_out(model, clusters, mean, row, square, k, own, is_current):
     return log_density(own, k, row, square)
 
 
-@jit
+@inlined
 def log_density(prediction, k, row, square):
     """Return log p(row | k), up to a constant. square: sum of the squares of the row."""
     W, b, g = prediction
-    return b[k] + dot(W[k], row) - 0.5 * g[k] * square
+    return b[k] + dot_row(W, k, row) - 0.5 * g[k] * square
 
 
 @jit
@@ -386,6 +418,9 @@ def map_sweeps(model, x, z, clusters, sweeps):
         W_columns[:, k] = prediction.W[k]
     own = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
     is_current = np.zeros(K, np.bool_)
+    log_counts = np.zeros(K)
+    for k in range(K):
+        log_counts[k] = math.log(counts[k]) if counts[k] > 0 else 0.0
     moves = 0
     for _ in range(sweeps):
         moved = 0
@@ -404,7 +439,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
             tried_new = False
             for k in range(K):  # score = -d_ik = log p(x_i | k) + log N_k, both without row i
                 if counts[k] > 0 and k != old:
-                    score = scores[k] - 0.5 * prediction.g[k] * square + math.log(counts[k])
+                    score = scores[k] - 0.5 * prediction.g[k] * square + log_counts[k]
                 elif k == old:
                     score = leave_one_out(model, clusters, mean, row, square, k, own, is_current)
                     score += math.log(counts[k] - 1) if counts[k] > 1 else model.log_alpha
@@ -423,6 +458,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
                 add(clusters, best, row, 1)
                 for k in (old, best):
                     is_current[k] = False
+                    log_counts[k] = math.log(counts[k]) if counts[k] > 0 else 0.0
                     predictive(model, clusters, mean, k, prediction)
                     W_columns[:, k] = prediction.W[k]
         moves += moved
@@ -431,7 +467,7 @@ def map_sweeps(model, x, z, clusters, sweeps):
     return moves
 
 
-@jit
+@inlined
 def add(clusters, k, row, times):
     """Add a row to label k (times = 1), or remove it (times = -1)."""
     clusters.counts[k] += times

@@ -343,7 +343,7 @@ def bank_labels(scores, groups, x):
     return labels
 
 
-@jit
+@inlined
 def shape(scores, g, row, y):
     """Write the row times T[g] to y; if there is no T, the row itself."""
     d = len(row)
@@ -358,7 +358,7 @@ def shape(scores, g, row, y):
             y[j] += row[i] * scores.T[g, i, j]
 
 
-@jit
+@inlined
 def best_label(scores, g, y):
     """Return the label that decoder g gives a row, after `shape`."""
     best = -np.inf

@@ -27,6 +27,13 @@ LATENT = {"name": "Tabular", "on": "latent"}
 LOCK = {"name": "lock_bernoulli", "horizon": [5, 10, 20], "switch": 0.2}
 
 
+REGRETS = (
+    *(bm.OracleQ(), bm.QLearning(), bm.UCBVI(), bm.PSRL(), bm.UCBQ(), bm.UCBVITheory()),
+    *(bm.UBEV(), bm.EULER(), bm.UCRL2(), bm.RMAX(), bm.E3(), bm.DelayedQ(), bm.PSRLTheory()),
+    *(bm.OPSRL(), bm.RLSVI()),
+)
+
+
 def with_oracle(name: str, n_states: int, **more: Any) -> Table:
     """URL with one of the paper's oracles and its learner."""
     oracle = {"name": name, "n_states": n_states}
@@ -94,6 +101,35 @@ def learners() -> None:
         for learner in ("OracleQ", "QLearning")
     ]
     curves("learners", LOCK, agents)
+
+
+def regret(episodes: int = 20_000, seeds: int = 5) -> None:
+    """Draw the exact regret of every learner on a chain, with its published bonus and with less."""
+    chain = bm.river_swim(n_states=3, horizon=5)
+    k = np.unique(np.geomspace(1, episodes, 60).astype(int))
+    uniform = chain.value(chain.uniform_policy())
+    panels = []
+    for learner in REGRETS:
+        scaled = {"1": learner}
+        if hasattr(learner, "scale"):
+            scaled["0.05"] = replace(learner, scale=0.05, v_max=1.0)
+        lines = []
+        for scale, each in scaled.items():
+            runs = np.array(
+                [bm.regret(chain, each, episodes, seed)[k - 1] for seed in range(seeds)]
+            )
+            label = "as published" if scale == "1" else f"scale={scale}, v_max=1"
+            lines.append(plots.Curve(label, k, runs.mean(axis=0), runs.std(axis=0)))
+        lost = k * (chain.optimal_value() - uniform)
+        lines.append(plots.Curve("uniform policy", k, lost, 0 * lost))
+        panels.append(plots.Panel(type(learner).__name__, lines))
+    order = ("as published", "scale=0.05, v_max=1", "uniform policy")
+    figure = plots.learning_curves(
+        panels, columns=4, order=order, x_label="episodes", y_label="regret"
+    )
+    for ax in figure.axes:
+        ax.set(xscale="log", yscale="log", xlim=(1, episodes), ylim=(0.05, None))
+    save(figure, "regret", dpi=110)
 
 
 def pcid() -> None:
@@ -171,6 +207,7 @@ def held_out(locks: int = 20) -> None:
 PAGES = {
     "url": url,
     "learners": learners,
+    "regret": regret,
     "pcid": pcid,
     "auto-oracle": auto_oracle,
     "locks": locks,

@@ -6,9 +6,10 @@ rlberry needs another version of Gymnasium, so it runs in an environment of its 
     /tmp/rlberry/bin/pip install rlberry==0.7.3 rlberry-scool==0.7.3
     python -m benchmarks.against_rlberry /tmp/rlberry/bin/python
 
-Both plan after each episode with a model for each level and the bonus c / sqrt(n). Three details of
-rlberry's agent are changed to be the same: its bonus has another term, only the values of states
-are clipped, and it breaks ties by the number of the action.
+Both plan after each episode with a model for each level and the bonus c / sqrt(n). Four details of
+rlberry's agent are changed to be the same: its bonus has another term, the value of an untried
+action depends on the level, only the values of states are clipped, and it breaks ties by the number
+of the action. The regret is that of the returns.
 """
 
 from __future__ import annotations

@@ -118,12 +118,12 @@ def regret(episodes: int = 20_000, seeds: int = 5) -> None:
             runs = np.array(
                 [bm.regret(chain, each, episodes, seed)[k - 1] for seed in range(seeds)]
             )
-            label = "as published" if scale == "1" else f"scale={scale}, v_max=1"
+            label = "default" if scale == "1" else f"scale={scale}, v_max=1"
             lines.append(plots.Curve(label, k, runs.mean(axis=0), runs.std(axis=0)))
         lost = k * (chain.optimal_value() - uniform)
         lines.append(plots.Curve("uniform policy", k, lost, 0 * lost))
         panels.append(plots.Panel(type(learner).__name__, lines))
-    order = ("as published", "scale=0.05, v_max=1", "uniform policy")
+    order = ("default", "scale=0.05, v_max=1", "uniform policy")
     figure = plots.learning_curves(
         panels, columns=4, order=order, x_label="episodes", y_label="regret"
     )

@@ -123,7 +123,7 @@ def mutants(path: Path) -> list[Mutant]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line.encode()))
     data = source.encode()
-    found = []
+    found: dict[str, Mutant] = {}
     for node in _code(tree):
         for new in changes(node):
             old = node.test if isinstance(node, ast.If | ast.While | ast.IfExp) else node
@@ -139,8 +139,8 @@ def mutants(path: Path) -> list[Mutant]:
             except SyntaxError:
                 continue
             if not same:
-                found.append(Mutant(path, old.lineno, before, after, text))
-    return found
+                found.setdefault(text, Mutant(path, old.lineno, before, after, text))
+    return list(found.values())
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
@@ -193,7 +193,7 @@ def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
         at = folder / "src" / "blockmdp" / inside
         original = at.read_text()
         at.write_text(mutant.source)
-        about = {"file": inside.name, "shared": str(inside) in SHARED, "text": str(mutant)}
+        about = {"file": inside.name, "shared": str(inside) in SHARED, "text": mutant.source}
         environment["MUTANT"] = json.dumps(about)
     files = [*([str(at)] if at is not None else []), *(f"tests/test_{name}.py" for name in tests)]
     command = [
@@ -231,7 +231,7 @@ def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
 def main() -> None:
     """Run the sample, and print what was not caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="", help="a part, such as url, learners or claims")
+    parser.add_argument("--only", default="", choices=PARTS, help="a part (default: all)")
     parser.add_argument("--count", type=int, default=240, help="number of changes (default: 240)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")

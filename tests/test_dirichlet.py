@@ -545,6 +545,21 @@ def test_old_outliers_are_forgotten_but_a_rare_state_that_comes_later_is_found()
     assert len(np.unique(oracle.predict(x[~far]))) == 3
 
 
+def test_outliers_stay_hidden_when_old_observations_are_forgotten():
+    random = np.random.default_rng(5)
+    states, far = random.integers(2, size=8_000), random.random(8_000) < 0.05
+    x = 3.0 * np.eye(6)[states]
+    x += random.normal(size=x.shape) * np.where(far, 4.0, 0.1)[:, None]
+    oracle = DirichletMixture(memory=2_000)
+    for rows in np.array_split(x, 320):
+        oracle.partial_fit(rows)
+    assert len(oracle.labels_) == 8_000
+    assert len(np.unique(oracle.predict(x))) == 2
+    with pytest.raises(ValueError, match="1e18"):
+        oracle.partial_fit(np.full((1, 6), 1e19))
+    assert len(np.unique(oracle.partial_fit(x[:1]).predict(x))) == 2
+
+
 def test_memory_can_be_changed_between_batches():
     g = np.random.default_rng(0)
     x = g.normal(size=(120, 6)) + 20 * np.eye(6)[g.integers(3, size=120)]

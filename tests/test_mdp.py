@@ -565,7 +565,8 @@ class Unsound(Emission):
     def sample(self, level, states, keys):
         if self.mistake == "not repeatable":
             return np.random.default_rng().normal(size=(len(states), self.dim))
-        return np.zeros((len(states), self.dim + (self.mistake == "too wide")))
+        x = np.zeros((len(states), self.dim + (self.mistake == "too wide")))
+        return x + level * (self.mistake == "not stationary")
 
 
 def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
@@ -573,6 +574,7 @@ def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
         "no dim": "Unsound must set dim",
         "too wide": r"Unsound.sample must return shape \(n, dim\) = \(2, 3\), got \(2, 4\)",
         "not repeatable": "different observations for the same keys",
+        "not stationary": "at different levels: set its attribute stationary = False",
     }.items():
         with pytest.raises(ValueError, match=words):
             BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), 0.0, emission=Unsound(2, 3, mistake))

@@ -409,6 +409,9 @@ def test_a_label_names_the_parameters_in_which_agents_differ():
     assert labels([{"name": "URL", "oracle": ["gmm", "pca_kmeans"]}]) == [
         *("URL oracle=gmm", "URL oracle=pca_kmeans")
     ]
+    assert labels([{"name": "URL", "learner": ["none", "UCBVI"]}]) == [
+        *("URL learner=none", "URL learner=UCBVI")
+    ]
     learners = ["UCBVI", {"name": "UCBQ", "scale": [1.0, 0.1]}]
     assert labels([{"name": "URL", "learner": learners}]) == [
         *("URL learner=UCBVI", "URL learner=UCBQ scale=1", "URL learner=UCBQ scale=0.1")

@@ -144,10 +144,11 @@ def _parser() -> argparse.ArgumentParser:
         help="average: sum of all returns so far per trajectory; sliding: mean return of the last "
         "episodes, as many as the study's solved.window (default: average)",
     )
-    plot.add_argument(
+    kind = plot.add_mutually_exclusive_group()
+    kind.add_argument(
         "--against", metavar="KEY", help="a numeric parameter of the problem, such as horizon"
     )
-    plot.add_argument(
+    kind.add_argument(
         "--map",
         choices=("solved", "regret"),
         help="solved: trajectories until solved; regret: optimal returns lost, of one for each "
@@ -403,8 +404,6 @@ def _plot(args: argparse.Namespace) -> int:
     from blockmdp.plots.curves import save
 
     results = _results(args)
-    if args.map is not None and args.against is not None:
-        return _fail("--map and --against cannot be used together", 2)
     kind = args.y if args.against is None else f"against-{args.against}"
     kind = kind if args.map is None else f"map-{args.map}"
     to: Path = args.to or results.directory / f"{results.study.name}-{kind}"

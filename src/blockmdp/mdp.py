@@ -112,7 +112,7 @@ class BlockMDP:
             raise ValueError(f"reward_probability{_at(i)} must be in [0, 1], got {p[i]}")
         if not isinstance(emission, Emission):
             raise ValueError(f"emission must be a blockmdp.emissions.Emission, got {emission!r}")
-        _check_emission(emission)
+        _check_emission(emission, len(P))
         if emission.n_states != P.shape[1]:
             raise ValueError(
                 f"emission has {emission.n_states} latent states, but transitions have {P.shape[1]}"
@@ -355,8 +355,8 @@ def _broadcast(field: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
         ) from None
 
 
-def _check_emission(emission: Emission) -> None:
-    """Draw two observations, to find mistakes in a user's own emission early."""
+def _check_emission(emission: Emission, H: int) -> None:
+    """Draw a few observations, to find mistakes in a user's own emission early."""
     name = type(emission).__name__
     for field in ("n_states", "dim"):
         if not hasattr(emission, field):
@@ -373,6 +373,13 @@ def _check_emission(emission: Emission) -> None:
         raise ValueError(
             f"{name}.sample gives different observations for the same keys: draw from the keys only"
         )
+    if emission.stationary and H > 0 and emission.n_levels in (None, H + 1):
+        last = np.asarray(emission.sample(H, states, keys))
+        if not np.array_equal(one, last, equal_nan=one.dtype.kind == "f"):
+            raise ValueError(
+                f"{name}.sample gives different observations at different levels: set its "
+                "attribute stationary = False"
+            )
 
 
 def _check_distributions(field: str, p: Array) -> None:

@@ -84,8 +84,8 @@ def varying(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 def _tells(key: str, flat: Config, peers: Sequence[Config]) -> bool:
     """Whether a value says more than the name of the part that it belongs to."""
     name = ".".join([*key.split(".")[:-1], "name"])
-    alike = [peer for peer in peers if peer.get(name) == flat.get(name)]
-    return key == name or bool(varying([{key: peer.get(key)} for peer in alike]))
+    alike = [peer for peer in peers if peer.get(name, ...) == flat.get(name, ...)]
+    return key == name or len({repr(peer.get(key, ...)) for peer in alike}) > 1
 
 
 def format_value(value: Any) -> str:

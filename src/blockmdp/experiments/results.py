@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +21,7 @@ from blockmdp.experiments.parts import build, takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.progress import duration
 from blockmdp.experiments.runs import Curve, optimal_value
-from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.settings import Setting, canonical
 from blockmdp.experiments.store import Row, Store
 
 if TYPE_CHECKING:
@@ -410,10 +409,14 @@ class Results:
         agents, panels : list of str
             Labels of the rows and titles of the columns, in the order of the study.
         """
+        if of not in ("solved", "regret"):
+            raise ValueError(f"of must be 'solved' or 'regret', got {of!r}")
         groups: dict[tuple[str, str], list[tuple[Setting, Row]]] = {}
         for setting, row in self.done:
             groups.setdefault((setting.label, setting.panel), []).append((setting, row))
-        agents = list(dict.fromkeys(label for label, _ in groups))
+        found = {label for label, _ in groups}
+        settings = sorted(self.study.settings, key=lambda setting: setting.agent_index)
+        agents = [each for each in dict.fromkeys(s.label for s in settings) if each in found]
         panels = [panel for panel in self.study.panels if any(panel == p for _, p in groups)]
         values = np.full((len(agents), len(panels)), np.nan)
         for (label, panel), runs in groups.items():
@@ -447,11 +450,9 @@ class Results:
         values, agents, panels = self.cells(of)
         if not agents:
             raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
-        words = "trajectories until solved"
-        if self._measures != "returns":
-            words += f", by {self._measures}"
-        words = words if of == "solved" else "regret, in optimal returns"
-        return heat_map(values, agents, panels, label=words)
+        by = "" if self._measures == "returns" else f", by {self._measures}"
+        words = {"solved": f"trajectories until solved{by}", "regret": "regret, in optimal returns"}
+        return heat_map(values, agents, panels, label=words[of])
 
     def plot(self, y: Y = "average", *, against: str | None = None) -> Figure:
         """Draw all panels.
@@ -562,19 +563,18 @@ def _regret(setting: Setting, row: Row) -> float:
 
 def _optimum(setting: Setting, seed: int = 0) -> float | None:
     """Return the optimal value of a setting's problem, None if it is unknown."""
-    seed = seed if takes_seed(setting.problem) else 0
-    return _optimum_of(json.dumps(setting.problem, sort_keys=True), seed)
-
-
-@functools.lru_cache(maxsize=4096)
-def _optimum_of(problem: str, seed: int) -> float | None:
-    config = json.loads(problem)
     try:
-        return optimal_value(
-            build("problem", config, **({"seed": seed} if takes_seed(config) else {}))
+        return _optimum_of(
+            canonical(setting.problem), seed if takes_seed(setting.problem) else None
         )
     except Exception:  # a user's problem that cannot be made here
         return None
+
+
+@cache
+def _optimum_of(problem: str, seed: int | None) -> float | None:
+    own = {} if seed is None else {"seed": seed}
+    return optimal_value(build("problem", json.loads(problem), **own))
 
 
 def _columns(plan: Plan) -> int:

@@ -30,7 +30,7 @@ MIN_ROWS = 3  # rows that confirm a label
 MIN_SHARE = 0.01  # share of the rows, since it is new, that confirms a label
 MAX_SHARE = 0.1  # share of the rows that are taken for outliers at most
 TRIAL = 50  # rows for which a new label is trusted
-PATIENCE = 300  # rows after which a label is forgotten if it is still taken for outliers
+PATIENCE = 300  # rows after its first for which a label is kept, even if it is taken for outliers
 DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
 
@@ -51,7 +51,7 @@ class Bank(NamedTuple):
     doubtful: Any  # (G, DOUBTS) the last rows that a new label would fit better
     doubts: Any  # (G,) number of rows that there were
     hidden: Any  # (G, K) whether the label is taken for outliers
-    outliers: Any  # (G,) number of such labels that were forgotten
+    outliers: Any  # (G,) number of rows of such labels that were forgotten
     bits: Any  # (G,) see `Model`
     dim: Any  # (G,)
     ratio: Any  # (G,)
@@ -266,7 +266,7 @@ def hide_doubtful(bank, g):
 
 @inlined
 def is_stale(bank, g, k):
-    """Whether a label has been taken for outliers for long enough to be forgotten."""
+    """Whether a label is taken for outliers, and old enough to be forgotten."""
     return bank.hidden[g, k] and bank.n[g] - bank.born[g, k] >= PATIENCE
 
 

@@ -73,8 +73,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Largest number of labels.
     memory : int or None, default=None
         Observations that `partial_fit` keeps, unless a single batch is larger. When there are more,
-        it forgets the older half of those of each label, but none of a rare label. None keeps all
-        but old outliers.
+        it forgets the older half of those of each label, but none of a rare label. None sets no
+        limit. Old outliers are always forgotten.
 
     Attributes
     ----------
@@ -250,12 +250,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def labels_(self) -> Labels:
         """Labels of all observations so far."""
-        labels = self._shown
-        if self._forgotten is not None:
+        if self._forgotten is None:
+            labels = self._shown.copy()  # rows may move
+        else:
             kept, every = self._forgotten
-            labels = np.concatenate([every, labels[len(kept) :]])
+            labels = np.concatenate([every, self._shown[len(kept) :]])
             labels[kept] = self._shown[: len(kept)]
-        labels = labels.copy()  # rows may move
         labels.setflags(write=False)
         return labels
 
@@ -667,19 +667,24 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             keep[np.flatnonzero(self._z == k)[-max(counts[k] // 2, rare, 1) :]] = True
         if keep.all():
             return False
-        self._bank.state.split_at[self._g] = 0
+        state = self._bank.state
+        state.split_at[self._g] = 0
+        state.outliers[self._g] *= keep.mean()  # so that their share stays the same
         self._keep(keep)
         return True
 
     def _forget_outliers(self) -> None:
-        """Forget the rows of labels that have long been taken for outliers.
+        """Forget the rows of old labels that are taken for outliers.
 
-        They would only cost time: each outlier has a label of its own.
+        They would only cost time, since most outliers have a label of their own. If one was a rare
+        state, it is easier to recognise as a new one when it comes back.
         """
         state, g = self._bank.state, self._g
         stale = np.array([is_stale(state, g, k) for k in range(state.room[g])])
-        state.outliers[g] += np.count_nonzero(stale)
-        self._keep(~stale[self._z])
+        kept = ~stale[self._z]
+        state.outliers[g] += np.count_nonzero(~kept)
+        state.hidden[g, : len(stale)] &= ~stale
+        self._keep(kept)
 
     def _keep(self, kept: NDArray[np.bool_]) -> None:
         """Forget all other rows."""
@@ -866,14 +871,14 @@ class MixtureBank:
         n_before = np.zeros(len(self.mixtures), np.int64)
         touched = set()
         if any(self.has_begun):
+            for g in used[count_stale(self.state, used) >= OUTLIERS]:
+                self.mixtures[g]._forget_outliers()
             limits = [self.mixtures[g].memory for g in used]
             most = np.array([math.inf if limit is None else limit for limit in limits])
             too_many = self.state.n[used] + sizes > most
             for g, size in zip(used[too_many], sizes[too_many]):
                 if self.has_begun[g]:
                     self.mixtures[g]._make_room(int(size))
-            for g in used[count_stale(self.state, used) >= OUTLIERS]:
-                self.mixtures[g]._forget_outliers()
             n_before[:] = self.state.n
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:

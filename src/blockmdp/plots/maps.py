@@ -23,20 +23,18 @@ def heat_map(
     columns: Sequence[str],
     *,
     label: str = "trajectories until solved",
-    unreached: str = "-",
 ) -> Figure:
-    """Draw a table of positive numbers, coloured on a logarithmic scale: the darker, the fewer.
+    """Draw a table of numbers, coloured on a logarithmic scale: the darker, the smaller.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_columns)
-        Numbers. An infinite one is grey, and there is nothing where one is NaN.
+        Numbers. Those below 1 have the colour of 1. An infinite one is grey, with a dash, and there
+        is nothing where one is NaN.
     rows, columns : sequence of str
         Their names.
     label : str, default="trajectories until solved"
         What the numbers are.
-    unreached : str, default="-"
-        Text where a number is infinite.
 
     Returns
     -------
@@ -64,7 +62,7 @@ def heat_map(
         for (i, j), value in np.ndenumerate(values):
             if not np.isnan(value):
                 dark = np.isfinite(value) and norm(max(value, low)) < 0.6
-                text = f"{value:,.0f}" if np.isfinite(value) else unreached
+                text = f"{round(value):,}" if np.isfinite(value) else "-"
                 colour = "white" if dark else "black"
                 ax.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
         ax.set_xticks(range(len(columns)), columns, rotation=40, ha="right")

@@ -545,6 +545,20 @@ def test_old_outliers_are_forgotten_but_a_rare_state_that_comes_later_is_found()
     assert len(np.unique(oracle.predict(x[~far]))) == 3
 
 
+def test_labels_are_right_when_all_outliers_are_forgotten_at_once():
+    random = np.random.default_rng(2)
+    x = 3.0 * np.eye(6)[random.integers(2, size=1_000)] + 0.1 * random.normal(size=(1_000, 6))
+    x[300:315] += 50.0 * random.normal(size=(15, 6))
+    oracle, earlier = DirichletMixture(), np.zeros(0, np.int64)
+    for rows in np.array_split(x, 40):
+        oracle.partial_fit(rows)
+        changed = np.flatnonzero(earlier != oracle.labels_[: len(earlier)])
+        assert np.array_equal(changed, oracle.changed_labels())
+        earlier = oracle.labels_
+    assert oracle._n == 985
+    assert np.array_equal(oracle.labels_, oracle.predict(x))
+
+
 def test_outliers_stay_hidden_when_old_observations_are_forgotten():
     random = np.random.default_rng(5)
     states, far = random.integers(2, size=8_000), random.random(8_000) < 0.05

@@ -873,6 +873,7 @@ class MixtureBank:
         if any(self.has_begun):
             for g in used[count_stale(self.state, used) >= OUTLIERS]:
                 self.mixtures[g]._forget_outliers()
+                touched.add(int(g))
             limits = [self.mixtures[g].memory for g in used]
             most = np.array([math.inf if limit is None else limit for limit in limits])
             too_many = self.state.n[used] + sizes > most

@@ -540,9 +540,22 @@ def test_old_outliers_are_forgotten_but_a_rare_state_that_comes_later_is_found()
         earlier = now
     assert len(now) == n
     assert oracle._n < n - 50
+    assert oracle.trusted_labels().sum() == 3
     assert oracle.n_labels_ < 40 < np.count_nonzero(far) / 3
     assert adjusted_rand_score(states[~far], now[~far]) > 0.99
     assert len(np.unique(oracle.predict(x[~far]))) == 3
+
+
+def test_rare_labels_are_trusted_where_there_are_no_outliers_or_many_of_them():
+    random = np.random.default_rng(0)
+    states = np.minimum(random.geometric(0.04, size=600), 100)  # few of many states are common
+    x = 20.0 * random.normal(size=(101, 8))[states] + random.normal(size=(600, 8))
+    oracle = DirichletMixture().partial_fit(x)
+    assert oracle.trusted_labels().all()
+    oracle._bank.state.outliers[0] = 1
+    rare = np.bincount(oracle.labels_) < 6
+    assert rare.any()
+    assert oracle.trusted_labels().all()
 
 
 def test_labels_are_right_when_all_outliers_are_forgotten_at_once():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.metrics import accuracy_score
 
 import blockmdp as bm
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
@@ -288,6 +289,22 @@ def test_noise_of_any_shape_costs_little(noise):
     agent = bm.OnlineURL().fit(turned_lock(4, noise, seed=1), 400, seed=1)
     assert len(agent.decoder_.fitted) == 5
     assert agent.value() > 0.95 * best
+
+
+def test_the_final_policy_does_not_rely_on_rare_labels_where_there_are_outliers():
+    lock = bm.noisy_lock(4, "heavy tails", seed=1)
+    agent = bm.OnlineURL(pool_levels=False).fit(lock, 1_000, seed=1)
+    x = np.concatenate([lock.sample(level=2, state=s, n=1_000) for s in range(3)])
+    labels = agent.decode(x, level=2)
+    assert len(np.unique(labels)) == 3
+    assert accuracy_score(np.repeat(range(3), 1_000), _states(labels)) > 0.99
+
+
+def _states(labels):
+    """The most common state of each label, if there are 1,000 observations of each state."""
+    best = [np.argmax([(labels[i : i + 1_000] == k).sum() for i in (0, 1_000, 2_000)])
+            for k in range(labels.max() + 1)]  # fmt: skip
+    return np.array(best)[labels]
 
 
 def test_noise_that_varies_more_than_the_states_is_learnt_from_all_levels():

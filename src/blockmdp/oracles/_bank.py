@@ -16,6 +16,8 @@ from blockmdp.oracles.scores import BankScores, shape
 
 __all__ = [
     "DOUBTS",
+    "MAX_SHARE",
+    "MIN_SHARE",
     "Bank",
     "count_stale",
     "is_stale",

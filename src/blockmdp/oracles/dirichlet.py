@@ -19,6 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blockmdp.checks import check_integer
 from blockmdp.oracles._bank import (
     DOUBTS,
+    MAX_SHARE,
+    MIN_SHARE,
     Bank,
     count_stale,
     is_stale,
@@ -246,6 +248,25 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         W, b = (each[self._g, : self.n_labels_] for each in (scores.W, scores.b))
         W = W.copy() if T is None else W @ T.T
         return W, b - W @ self._centre
+
+    def trusted_labels(self) -> NDArray[np.bool_]:
+        """Return which labels a policy should rely on.
+
+        While it learns, an agent trusts a new label, which may be a new state. When it is done,
+        this no longer pays where outliers were found: there, labels of less than 1 % of the
+        observations are not trusted, unless they are more than a tenth of them together.
+
+        Returns
+        -------
+        ndarray of shape (n_labels,)
+            True for each label to rely on.
+        """
+        check_is_fitted(self, "n_labels_")
+        counts = self._clusters.counts[: self.n_labels_]
+        rare = counts < MIN_SHARE * self._n
+        has_outliers = self._bank.state.outliers[self._g] > 0
+        few = counts[rare].sum() < MAX_SHARE * self._n
+        return np.asarray(~rare | (not (has_outliers and few)))
 
     @property
     def labels_(self) -> Labels:

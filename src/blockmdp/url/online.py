@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ from blockmdp.oracles.fitting import (
     fit_oracle,
     renumber,
 )
-from blockmdp.oracles.scores import BankScores, to_scores
+from blockmdp.oracles.scores import BankScores, LinearScores, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
@@ -478,4 +479,7 @@ def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:
         names = () if names == tuple(range(n_labels)) else names
     scores = oracle if names else to_scores(oracle)
     predictor = deepcopy(oracle) if scores is oracle else scores
+    if isinstance(predictor, LinearScores) and isinstance(oracle, DirichletMixture):
+        trusted = oracle.trusted_labels()
+        predictor = replace(predictor, b=np.where(trusted, predictor.b, -np.inf))
     return FittedDecoder.of((FittedOracle(predictor, n_labels, names=names),))

@@ -7,6 +7,7 @@ the pictures of one page.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,48 @@ def noise(folder: str | Path = OUT.parent / "noise") -> None:
             ]
             best = value["likelihood"].xs((H, kind)).mean()
             print(f"| {kind} | {' | '.join(cells)} | {best:.3f} |")
+
+
+class Changed(bm.Emission):
+    """Observations of another emission, changed by a function of x and of normal numbers z."""
+
+    stationary = False
+
+    def __init__(self, emission: bm.Emission, change: Callable[[Any, Any], Any]) -> None:
+        self.emission, self.change = emission, change
+        self.n_states, self.dim = emission.n_states, emission.dim
+
+    def sample(self, level: int, states: Any, keys: Any) -> Any:
+        z = bm.rng.normals(keys ^ np.uint64(1), self.dim)
+        return self.change(self.emission.sample(level, states, keys), z)
+
+
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "rounded to thirds": lambda x, z: np.round(3 * x),
+    "bytes": lambda x, z: np.clip(128 + 60 * x, 0, 255).astype(np.uint8).astype(float),
+    "negative numbers are 0": lambda x, z: np.maximum(x, 0),
+    "clipped at -0.3 and 0.5": lambda x, z: np.clip(x, -0.3, 0.5),
+    "exponential": lambda x, z: np.exp(2 * x),
+    "|x|^1.3 with its sign": lambda x, z: np.sign(x) * np.abs(x) ** 1.3,
+    "units from 0.001 to 1,000": lambda x, z: x * np.geomspace(1e-3, 1e3, x.shape[1]),
+    "a random factor for all coordinates": lambda x, z: x * np.exp(0.3 * z[:, :1]),
+    "a random offset for all coordinates": lambda x, z: x + 3 * z[:, :1],
+    "2.8 % of the numbers are 3 or -3": lambda x, z: np.where(np.abs(z) > 2.2, 3 * np.sign(z), x),
+}
+
+
+def other_noise(seeds: int = 4, episodes: int = 1_000) -> None:
+    """Print how OnlineURL does behind noise that it was not developed with."""
+    for name, change in CHANGES.items():
+        shares, solved = [], []
+        for seed in range(seeds):
+            lock = bm.noisy_lock(horizon=10, noise="round", seed=seed)
+            tables = (lock.initial, lock.transitions, lock.rewards, lock.reward_probability)
+            m = bm.BlockMDP(*tables, emission=Changed(lock.emission, change))
+            agent = bm.OnlineURL(pool_levels=False).fit(m, episodes, seed=seed, record=True)
+            shares.append(agent.value() / m.optimal_value())
+            solved.append(agent.solved_from())
+        print(f"| {name} | {min(shares):.3f} | {solved} |", flush=True)
 
 
 def url() -> None:
@@ -213,6 +256,7 @@ PAGES = {
     "locks": locks,
     "held-out": held_out,
     "noise": noise,
+    "other-noise": other_noise,
 }
 
 if __name__ == "__main__":

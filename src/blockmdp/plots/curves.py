@@ -223,6 +223,8 @@ def _grid(
             ax.set_title(title, pad=4, fontweight="normal")  # bold titles would wrap
         for ax in grid.flat[len(panels) :]:
             ax.remove()
+        for ax in grid.flat[max(len(panels) - columns, 0) : len(panels)]:
+            ax.tick_params(labelbottom=True)  # also above an empty place
         handles: dict[str, Artist] = {}
         for ax in figure.axes:
             handles |= {label: artist for artist, label in zip(*ax.get_legend_handles_labels())}

@@ -104,7 +104,7 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "negative numbers are 0": lambda x, z: np.maximum(x, 0),
     "clipped at -0.3 and 0.5": lambda x, z: np.clip(x, -0.3, 0.5),
     "exponential": lambda x, z: np.exp(2 * x),
-    "|x|^1.3 with its sign": lambda x, z: np.sign(x) * np.abs(x) ** 1.3,
+    "sign(x) abs(x)^1.3": lambda x, z: np.sign(x) * np.abs(x) ** 1.3,
     "units from 0.001 to 1,000": lambda x, z: x * np.geomspace(1e-3, 1e3, x.shape[1]),
     "a random factor for all coordinates": lambda x, z: x * np.exp(0.3 * z[:, :1]),
     "a random offset for all coordinates": lambda x, z: x + 3 * z[:, :1],

@@ -60,9 +60,14 @@ def locks() -> None:
     results = bm.Results(OUT.parent / "locks")
     save(results.plot(against="horizon"), "locks-horizon", dpi=130)
     save(results.plot("sliding"), "locks", dpi=130)
-    picture = Image.open(IMG / "locks.png").convert("RGB")  # 64 colours are enough
+    reduce_colours("locks")
+
+
+def reduce_colours(name: str) -> None:
+    """Make a picture smaller: 64 colours are enough."""
+    picture = Image.open(IMG / f"{name}.png").convert("RGB")
     few = picture.quantize(64, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    few.save(IMG / "locks.png", optimize=True)
+    few.save(IMG / f"{name}.png", optimize=True)
 
 
 def noise(folder: str | Path = OUT.parent / "noise") -> None:
@@ -173,6 +178,7 @@ def regret(episodes: int = 20_000, seeds: int = 5) -> None:
     for ax in figure.axes:
         ax.set(xscale="log", yscale="log", xlim=(1, episodes), ylim=(0.05, None))
     save(figure, "regret", dpi=110)
+    reduce_colours("regret")
 
 
 def pcid() -> None:

@@ -31,6 +31,11 @@ def test_a_figure_has_one_axes_per_panel_and_one_legend():
         assert not any(ax.get_legend() for ax in figure.axes)
 
 
+def test_the_lowest_panel_of_each_column_has_numbers_on_its_x_axis():
+    shown = [ax.xaxis.get_tick_params()["labelbottom"] for ax in learning_curves(panels(5)).axes]
+    assert shown == [False, False, True, True, True]
+
+
 def test_a_figure_draws_its_data():
     given = panels(2, 0.5)
     figure = learning_curves(given)

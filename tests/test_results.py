@@ -24,6 +24,7 @@ import blockmdp as bm
 from blockmdp.cli import main
 from blockmdp.envs import random_block_mdp
 from blockmdp.experiments import Results, Study, driver, statistics, tuning
+from blockmdp.experiments.catalogue import find, parameters
 from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.runs import Outcome, execute
 from blockmdp.experiments.store import Store
@@ -671,6 +672,24 @@ def test_results_can_be_read_if_the_modules_of_another_study_are_missing(tmp_pat
         sys.modules.pop("gone_soon", None)
     (tmp_path / "gone_soon.py").unlink()
     assert len(Results(tmp_path / "out", "plain").study) == 1
+
+
+def test_results_can_be_drawn_if_the_module_of_their_problem_is_missing(tmp_path, executor):
+    (tmp_path / "gone_too.py").write_text("from blockmdp import lock_bernoulli as lock\n")
+    document = {"seeds": 1, "episodes": 30, "agent": [{"name": "Tabular"}]}
+    sys.path.insert(0, str(tmp_path))
+    try:
+        study = Study({**document, "problem": {"name": "gone_too:lock", "horizon": 1}}, "own")
+        study.run(tmp_path / "out", quiet=True)
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("gone_too", None)
+        find.cache_clear()
+        parameters.cache_clear()
+    (tmp_path / "gone_too.py").unlink()
+    results = Results(tmp_path / "out")
+    assert len(results.plot().axes) == 1
+    assert np.isnan(results.cells("regret")[0]).all()
 
 
 def test_the_store_knows_the_whole_study_if_a_part_was_run(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from blockmdp.plots.style import style
@@ -71,5 +72,9 @@ def heat_map(
         ax.spines[:].set_visible(False)
         if shown.size:
             bar = figure.colorbar(image, ax=ax, label=label, fraction=0.05, pad=0.02)
+            if high > low:
+                bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
+                bar.ax.yaxis.set_minor_locator(NullLocator())
             bar.outline.set_visible(False)
     return figure

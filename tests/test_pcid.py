@@ -9,6 +9,7 @@ from scipy.stats import ortho_group
 
 import blockmdp as bm
 from blockmdp.learners.fixed_policy import FixedPolicy
+from blockmdp.pcid import _greedy
 
 
 def lock(H=4, switch=0.2, seed=0):
@@ -54,6 +55,12 @@ def test_homing_policies_reach_what_the_model_says():
     agent = bm.PCID(n=400).fit(lock(3, switch=0.0), episodes=5, seed=0)
     for level in agent.history_:
         assert min(level.reach) > 0.9  # without a switch every state can be reached for sure
+
+
+def test_actions_tie_if_they_differ_by_rounding_errors():
+    third = (0.1 + 0.2) / 3
+    assert third != 0.1
+    assert _greedy(np.array([[0.1, third, 0.05]])).tolist() == [[0.5, 0.5, 0.0]]
 
 
 def test_levels_that_emit_differently_are_no_trouble():

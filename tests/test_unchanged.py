@@ -1,8 +1,9 @@
 """The same numbers as ever: hashes of what agents earned and learnt, recorded at version 0.1
-(those of PSRL, and of mixtures of bits, at 0.3).
+(those of PSRL, PCID and mixtures of bits at 0.3).
 
-They are the same on x86-64 and AArch64. If a change is meant to alter results, print new hashes
-with `python tests/test_unchanged.py` and say so in the changelog.
+They are the same on x86-64 and AArch64. Networks are left out, since their solver amplifies the
+last bits of matrix products, which differ between CPUs. If a change is meant to alter results,
+print new hashes with `python tests/test_unchanged.py` and say so in the changelog.
 """
 
 from __future__ import annotations
@@ -80,7 +81,6 @@ AGENTS = {
         120,
     ),
     "PCID": (lambda: bm.PCID(n=150), LOCK, 500),
-    "PCID, network": (lambda: bm.PCID("network", n=150), GAUSS, 500),
     "FrozenLake": (lambda: bm.Tabular(Q, on="observation"), "FrozenLake-v1", 300),
     "URL, vector": (lambda: bm.URL(learner=Q, batch=20), "vector", 200),
     "URL, stepwise": (lambda: bm.URL(learner=Q, batch=20), SHORT, 200),
@@ -102,8 +102,7 @@ HASHES = {
     "OnlineURL": ("ac5dd3c10d754b18", "0e2744f8694eb28c"),
     "OnlineURL, PSRL, bits": ("0db05667e235b7c7", "c8d9c33814d6e949"),
     "OnlineURL, refitted": ("ab649cacaea50f8c", "dbf8949475db3173"),
-    "PCID": ("bf5d879eaf530be0", "30e3c92d84557bcd"),
-    "PCID, network": ("7b560df58da15731", ""),
+    "PCID": ("d419244c77ec0a0b", "46d3284fea912797"),
     "FrozenLake": ("166d0754bd7ca742", "93c0c8f7a6220c37"),
     "URL, vector": ("8b0707c28b69db04", "70bf8a4ca1501be6"),
     "URL, stepwise": ("1c0f068e30dc00e8", "1181fa6c0e12094e"),
@@ -136,8 +135,7 @@ def hashes(name, record=False):
             ]
             labels = np.concatenate([agent.decode(x[h], h) for h in levels])
             learnt += [labels.astype(np.int64), agent.trajectories_]
-    everything = "" if name == "PCID, network" else digest(*learnt)  # its solver is BLAS
-    return digest(agent.returns_), everything
+    return digest(agent.returns_), digest(*learnt)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:the proof of URL.theory")

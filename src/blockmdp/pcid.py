@@ -268,6 +268,9 @@ def _plan(P: Array, R: Array) -> Array:
 
 
 def _greedy(Q: Array) -> Array:
-    """Best action of each state, uniform over ties. Q: (S, A)."""
-    best = Q.max(axis=1, keepdims=True) == Q
+    """Best action of each state, uniform over ties. Q: (S, A).
+
+    Actions tie if they differ by rounding errors, which are not the same on every machine.
+    """
+    best = Q.max(axis=1, keepdims=True) - 1e-9 <= Q
     return np.asarray(best / best.sum(axis=1, keepdims=True), np.float64)

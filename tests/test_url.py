@@ -8,6 +8,7 @@ import math
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from blockmdp import (
     rng,
 )
 from blockmdp.decoders import constant_decoder
-from blockmdp.oracles import gmm, pca_dbscan_svm, pca_kmeans
+from blockmdp.oracles import DirichletMixture, gmm, pca_dbscan_svm, pca_kmeans
 from blockmdp.policy import Policy
 from blockmdp.simulators import BlockSimulator, GymSimulator, make_simulator
 from blockmdp.tapes import Tapes
@@ -514,6 +515,56 @@ def test_memory_keeps_the_newest_episodes_whole(trainings, engine):
 def test_memory_without_limit_keeps_everything(trainings):
     practice(retrain_every=50, memory=None).fit(LOCK, 201)
     assert [len(D) // 4 for D, _ in trainings] == [40, 65, 115, 165, 215]
+
+
+class Counting(DirichletMixture):
+    """Notes which observations it learns from."""
+
+    learnt: ClassVar[list] = []  # (how, number of observations)
+    fails: ClassVar[set] = set()  # numbers of observations
+
+    def fit(self, X, y=None):
+        self.learnt.append(("fit", len(X)))
+        return super().fit(X)
+
+    def partial_fit(self, X, y=None):
+        self.learnt.append(("partial_fit", len(X)))
+        if len(self.learnt) in self.fails:
+            raise ArithmeticError("no")
+        return super().partial_fit(X)
+
+    def linear_scores(self):
+        return None  # so that it labels by itself
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    monkeypatch.setattr(Counting, "learnt", [])
+    return Counting
+
+
+def test_an_incremental_oracle_learns_only_from_what_is_new(counting):
+    fields = {"oracle": Counting(), "retrain_every": 30}
+    agent = practice(**fields).fit(LOCK, 100, record=True)
+    assert counting.learnt == [("fit", 160), ("partial_fit", 60), *[("partial_fit", 120)] * 2]
+    before, after = (agent.history_[i].policy.decoder.fitted[0].predictor for i in (0, 3))
+    assert (len(before.labels_), len(after.labels_)) == (160, 460)  # earlier ones are copies
+    counting.learnt.clear()
+    practice(**fields, memory=160).fit(LOCK, 100)
+    assert counting.learnt == [("fit", 160)] * 4
+    counting.learnt.clear()
+    practice(oracle=Counting(), iterations=2, stop_agreement=None, resample=True).fit(LOCK, 1)
+    assert {how for how, _ in counting.learnt} == {"fit"}
+
+
+def test_an_incremental_oracle_that_failed_begins_again(counting, monkeypatch):
+    monkeypatch.setattr(Counting, "fails", {2})
+    with pytest.warns(UserWarning, match="an earlier decoder was kept"):
+        agent = practice(oracle=Counting(), retrain_every=30).fit(LOCK, 100)
+    assert counting.learnt == [
+        *[("fit", 160), ("partial_fit", 60), ("fit", 340), ("partial_fit", 120)]
+    ]
+    assert [len(refit.notes) for refit in agent.history_] == [0, 1, 0, 0]
 
 
 def test_recording_keeps_every_decoder_with_its_policy():

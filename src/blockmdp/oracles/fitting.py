@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
@@ -131,7 +132,7 @@ class ConstantPredictor:
 
 @runtime_checkable
 class IncrementalOracle(Protocol):
-    """Protocol of oracles that learn online, for `OnlineURL`.
+    """Protocol of oracles that learn online, for `OnlineURL` and for the retraining of `URL`.
 
     `OnlineURL` calls `partial_fit` after each episode with its observations, and `predict` for each
     observation on which it acts. Labels are integers from 0 on, and a label should keep its number
@@ -357,6 +358,7 @@ def fit_oracle(
     *,
     as_scores: bool = True,
     last: FittedOracle | None = None,
+    go_on: bool = False,
 ) -> FittedOracle:
     """Fit a clone of an oracle to observations.
 
@@ -381,6 +383,9 @@ def fit_oracle(
         `blockmdp.oracles.scores.to_scores`.
     last : FittedOracle or None, default=None
         What the oracle learnt last. If it fails now, this is returned with a note.
+    go_on : bool, default=False
+        Do not clone the oracle, which is incremental: let it learn from the observations that it
+        has not seen yet, those after the first `len(oracle.labels_)`.
 
     Returns
     -------
@@ -416,13 +421,18 @@ def fit_oracle(
         note = f"a single label: all of {len(x)} observations are the same"
         return FittedOracle(ConstantPredictor(), 1, (note,))
     notes: list[str] = []
-    estimator = _with_predict(clone(oracle))
-    _set_random_states(estimator, key)
-    _limit_components(estimator, x, notes)
+    n_seen = len(getattr(oracle, "labels_", ())) if go_on else 0
+    estimator = oracle if go_on else _with_predict(clone(oracle))
+    if n_seen == 0:
+        _set_random_states(estimator, key)
+        _limit_components(estimator, x, notes)
     with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            estimator.fit(x)
+            if n_seen == 0:
+                estimator.fit(x)
+            elif n_seen < len(x):
+                estimator.partial_fit(x[n_seen:])
             labels, n_stated = _labels(estimator, x)
         except MemoryError:
             raise
@@ -449,6 +459,7 @@ def fit_oracle(
     if predictor is not estimator:
         return FittedOracle(predictor, n_stated or len(predictor.b), tuple(notes))
     n_labels, names = _numbering(estimator, used, n_stated)
+    predictor = deepcopy(predictor) if go_on else predictor  # it will learn more
     return FittedOracle(predictor, n_labels, tuple(notes), names)
 
 

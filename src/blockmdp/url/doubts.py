@@ -135,8 +135,9 @@ def _failures(history: Sequence[Refit]) -> Iterator[str]:
     failed = [(refit.k, note) for refit in history for note in refit.notes if KEPT in note]
     if failed:
         k, note = failed[0]
+        fits = "1 fit" if len(failed) == 1 else f"{len(failed)} fits"
         yield (
-            f"{len(failed)} fits failed, so that an earlier decoder was kept, the first one before "
+            f"{fits} failed, so that an earlier decoder was kept, the first one before "
             f"episode {k}{note.partition(KEPT)[2]}. Try other parameters or another oracle."
         )
 

@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
-from blockmdp.oracles import AutoOracle, DirichletMixture
+from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
 from blockmdp.oracles.fitting import fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -87,6 +88,7 @@ class TSR:
     history: list[Refit] = field(default_factory=list)
     is_stable: bool = False
     fits: int = 0
+    learning: dict[int, Any] = field(default_factory=dict)  # incremental oracles, by their group
 
     def decoder(self, pi: NDArray[np.float64], k: int) -> FittedDecoder:
         """Train the decoder for the policy of an episode.
@@ -176,6 +178,7 @@ class TSR:
             kept = [rows[-most:] for rows in _rows_by_level(data.levels)]
             at = np.sort(np.concatenate(kept))
             self.data = data = Observations(data.levels[at], data.x[at])
+            self.learning = {}
         return data
 
     def _shuffled(self, new: Observations) -> Observations:
@@ -201,7 +204,10 @@ class TSR:
         self.history.append(Refit(k - 1, drawn, policy, f.notes, confirmed, agreed, relabelled))
 
     def _fit(self, D: Observations) -> FittedDecoder:
-        """Line 7. Where the oracle fails, the last one is kept with the names of its labels."""
+        """Line 7. Where the oracle fails, the last one is kept with the names of its labels.
+
+        An incremental oracle goes on from what it has learnt, if the data do.
+        """
         key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
         last = self.f
         if self.pool_levels == "auto":
@@ -215,12 +221,21 @@ class TSR:
                 (D.x[D.levels == h], rng.key(key, h), last.fitted[last.group(h)])
                 for h in range(self.simulator.horizon + 1)
             ]
-        fitted = tuple(fit_oracle(self.oracle, x, key, last=old) for x, key, old in parts)
+        go_on = isinstance(self.oracle, IncrementalOracle) and not self.resample
+        fitted = tuple(
+            fit_oracle(self._oracle(g) if go_on else self.oracle, x, key, last=old, go_on=go_on)
+            for g, (x, key, old) in enumerate(parts)
+        )
         f = FittedDecoder.of(fitted, max(self.Z.n_labels, last.n_labels))
         for g, (new, (_, _, old)) in enumerate(zip(fitted, parts)):
             if new.predictor is old.predictor:
                 f.order[g] = last.widened(f.n_labels).order[g]
+                self.learning.pop(g, None)  # it may have learnt a part of the data
         return f
+
+    def _oracle(self, g: int) -> Any:
+        """Return the incremental oracle of a level, or of all levels."""
+        return self.learning.setdefault(g, clone(self.oracle))
 
 
 def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from helpers import python
@@ -550,8 +551,8 @@ def test_an_incremental_oracle_learns_only_from_what_is_new(counting):
     before, after = (agent.history_[i].policy.decoder.fitted[0].predictor for i in (0, 3))
     assert (len(before.labels_), len(after.labels_)) == (160, 460)  # earlier ones are copies
     counting.learnt.clear()
-    practice(**fields, memory=160).fit(LOCK, 100)
-    assert counting.learnt == [("fit", 160)] * 4
+    practice(**fields, memory=160).fit(LOCK, 100)  # what it has seen is forgotten first
+    assert counting.learnt == [("fit", 160), ("partial_fit", 60), *[("partial_fit", 120)] * 2]
     counting.learnt.clear()
     practice(oracle=Counting(), iterations=2, stop_agreement=None, resample=True).fit(LOCK, 1)
     assert {how for how, _ in counting.learnt} == {"fit"}
@@ -985,7 +986,32 @@ def test_decoders_of_levels_that_look_different_are_retrained_until_they_know_th
     assert agent.value() > 0.95 * mdp.optimal_value()
     trained_at = [refit.k for refit in agent.history_ if refit.k > 0]
     assert trained_at[0] == 30
-    assert all(later == k + max(30, k // 2) for k, later in itertools.pairwise(trained_at))
+    assert all(later == k + max(30, k // 10) for k, later in itertools.pairwise(trained_at))
+
+
+def test_states_that_random_trajectories_do_not_show_are_found_while_it_learns():
+    mdp = bm.deep_sea(10)
+    agent = bm.URL().fit(mdp, 600, seed=1)
+    assert agent.decoder_.pooled
+    assert agent.history_[0].policy is None
+    assert agent.value() == pytest.approx(mdp.optimal_value())
+    assert agent.decoder_.n_labels == 10
+
+
+def test_where_a_mixture_would_invent_labels_there_are_few():
+    agent = bm.URL().fit(bm.lock_digits(5, seed=1), 600, seed=1)
+    assert agent.decoder_.pooled
+    assert agent.decoder_.fitted[0].n_labels < 40  # DirichletMixture() alone finds 187 in 360
+    assert agent.history_[-1].k < 300  # AutoOracle() is not trained again
+    assert agent.value() > 0.4
+
+
+def test_copies_of_an_environment_are_seldom_interrupted():
+    envs = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=8, horizon=3)
+    agent = bm.URL(learner=OracleQ(lr=0.3)).fit(envs, 300, seed=1)
+    trained_at = [refit.k for refit in agent.history_ if refit.k > 0]
+    assert trained_at == [70, 140, 210, 280]
+    assert agent.ledger_["unused"] < 100
 
 
 def test_each_level_gets_a_mixture_that_learns_its_noise():

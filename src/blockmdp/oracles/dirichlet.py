@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.stats import chi2
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
@@ -41,7 +41,7 @@ from blockmdp.oracles._noise import (
 from blockmdp.oracles.mixtures import best_cut_of, dependent_bit
 from blockmdp.oracles.scores import bank_labels
 
-__all__ = ["DirichletMixture", "MixtureBank"]
+__all__ = ["DirichletMixture", "MixtureBank", "bounded"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -964,6 +964,30 @@ class MixtureBank:
             if mixture._g < n:
                 labels[mixture._g] = mixture._shown[-1]
         return labels
+
+
+def bounded(oracle: Any, memory: int | None, n: int) -> Any:
+    """Return one of n clones of an incremental oracle, which share a memory.
+
+    Parameters
+    ----------
+    oracle : IncrementalOracle
+        If it is a `DirichletMixture` without a memory of its own, the clone gets its share.
+    memory : int or None
+        Observations that all n keep together.
+    n : int
+        Number of clones.
+
+    Returns
+    -------
+    IncrementalOracle
+        The clone.
+    """
+    oracle = clone(oracle)
+    is_mixture = isinstance(oracle, DirichletMixture)
+    if is_mixture and memory is not None and getattr(oracle, "memory", 0) is None:
+        oracle.memory = max(int(memory) // n, 1)
+    return oracle
 
 
 class _Forgotten(NamedTuple):

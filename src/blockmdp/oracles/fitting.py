@@ -358,7 +358,7 @@ def fit_oracle(
     *,
     as_scores: bool = True,
     last: FittedOracle | None = None,
-    go_on: bool = False,
+    n_seen: int | None = None,
 ) -> FittedOracle:
     """Fit a clone of an oracle to observations.
 
@@ -383,9 +383,9 @@ def fit_oracle(
         `blockmdp.oracles.scores.to_scores`.
     last : FittedOracle or None, default=None
         What the oracle learnt last. If it fails now, this is returned with a note.
-    go_on : bool, default=False
-        Do not clone the oracle, which is incremental: let it learn from the observations that it
-        has not seen yet, those after the first `len(oracle.labels_)`.
+    n_seen : int or None, default=None
+        Do not clone the oracle, which is incremental and has learnt from the first `n_seen`
+        observations: let it learn from the others.
 
     Returns
     -------
@@ -421,19 +421,18 @@ def fit_oracle(
         note = f"a single label: all of {len(x)} observations are the same"
         return FittedOracle(ConstantPredictor(), 1, (note,))
     notes: list[str] = []
-    n_seen = len(getattr(oracle, "labels_", ())) if go_on else 0
-    estimator = oracle if go_on else _with_predict(clone(oracle))
-    if n_seen == 0:
+    estimator = oracle if n_seen is not None else _with_predict(clone(oracle))
+    if not n_seen:
         _set_random_states(estimator, key)
         _limit_components(estimator, x, notes)
     with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if n_seen == 0:
+            if not n_seen:
                 estimator.fit(x)
             elif n_seen < len(x):
                 estimator.partial_fit(x[n_seen:])
-            labels, n_stated = _labels(estimator, x)
+            labels, n_stated = _labels(estimator, x, has_past=bool(n_seen))
         except MemoryError:
             raise
         except Exception as error:
@@ -459,7 +458,7 @@ def fit_oracle(
     if predictor is not estimator:
         return FittedOracle(predictor, n_stated or len(predictor.b), tuple(notes))
     n_labels, names = _numbering(estimator, used, n_stated)
-    predictor = deepcopy(predictor) if go_on else predictor  # it will learn more
+    predictor = predictor if n_seen is None else deepcopy(predictor)  # it will learn more
     return FittedOracle(predictor, n_labels, tuple(notes), names)
 
 
@@ -615,12 +614,16 @@ def _limit_components(estimator: Any, x: NDArray[Any], notes: list[str]) -> None
             step.set_params(n_components=most)
 
 
-def _labels(estimator: Any, x: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Return the labels of x, and the number of labels that the estimator states, or 0."""
+def _labels(estimator: Any, x: NDArray[Any], *, has_past: bool) -> tuple[NDArray[np.int64], int]:
+    """Return the labels of x, and the number of labels that the estimator states, or 0.
+
+    has_past: whether it may have seen observations before x, which have the first labels.
+    """
     last = _last_step(estimator)
     if not (hasattr(last, "n_labels_") and hasattr(last, "labels_")):
         return check_labels(estimator.predict(x), len(x), estimator), _n_clusters(estimator)
-    labels = check_labels(last.labels_, len(x), last, "labels_")
+    labels = last.labels_[-len(x) :] if has_past else last.labels_
+    labels = check_labels(labels, len(x), last, "labels_")
     if isinstance(last, InductiveClusterer):
         labels = labels[labels >= 0]  # it never predicts noise
     return labels, int(last.n_labels_)

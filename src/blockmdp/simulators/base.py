@@ -78,6 +78,8 @@ class Simulator(ABC):
         Number of actions, A.
     observation_shape : tuple of int
         Shape of one observation.
+    at_once : int
+        Number of episodes that run at the same time.
     ledger : Counter
         Trajectories drawn so far, by kind.
     snapshots : list of Snapshot or None
@@ -88,6 +90,7 @@ class Simulator(ABC):
     horizon: int
     n_actions: int
     observation_shape: tuple[int, ...]
+    at_once: int = 1
 
     def __init__(self, seed: int) -> None:
         self.seed = _check_seed(seed)

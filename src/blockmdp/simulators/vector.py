@@ -89,7 +89,7 @@ class VectorSimulator(Simulator):
         limit = horizon or own or getattr(envs.spec, "max_episode_steps", None)
         if not limit:
             raise ValueError(f"{envs} does not state its longest episode: set horizon in fit")
-        self.horizon, self.n_actions = int(limit), int(space.n)
+        self.horizon, self.n_actions, self.at_once = int(limit), int(space.n), int(envs.num_envs)
         self.observation_shape = tuple(envs.single_observation_space.shape or ())
         self._first_action = int(space.start)
         self._fresh = True

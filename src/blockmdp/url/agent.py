@@ -30,16 +30,18 @@ class URL(DecodingAgent):
     """Reinforcement learning with an unsupervised-learning oracle (Feng et al. 2020, Algorithm 1).
 
     The oracle learns to decode observations into labels; the tabular learner works on the labels.
-    The defaults follow the paper's experiments: the oracle is trained on batches of trajectories,
-    at first random ones, until its labels are stable, and then stays as it is. Each difference from
-    the pseudocode has a parameter; `URL.theory` is Algorithm 1 as written.
+    The oracle is trained on batches of trajectories, at first random ones, until its labels are
+    stable. The default oracle then goes on to learn from what the learner sees; others stay as they
+    are, as in the paper's experiments. Each difference from the pseudocode has a parameter;
+    `URL.theory` is Algorithm 1 as written.
 
     Parameters
     ----------
     oracle : estimator or None, default=None
         Scikit-learn clusterer or mixture that learns to decode observations. None is
-        `blockmdp.oracles.AutoOracle()` if all levels share one decoder, and
-        `blockmdp.oracles.DirichletMixture()` if each has its own. Both find the number of labels.
+        `blockmdp.oracles.DirichletMixture()`, or `blockmdp.oracles.AutoOracle()` if all levels
+        share one decoder and the mixture needs a label for every few observations, as for images.
+        Both find the number of labels.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
     batch : int, default=30
@@ -58,8 +60,7 @@ class URL(DecodingAgent):
         If False, earlier data are kept.
     pool_levels : bool or "auto", default="auto"
         Train one decoder for all levels; the learner still knows the level. If False, train one for
-        each level, as in the paper. "auto" does so if levels look different in the first batch, and
-        then retrains the decoders.
+        each level, as in the paper. "auto" does so if levels look different in the first batch.
     fix_labels : bool, default=True
         Let FixLabel (Algorithm 3) keep the names of confirmed labels when the decoder is retrained.
     min_count : float, default=10
@@ -67,9 +68,11 @@ class URL(DecodingAgent):
     max_examples : int or None, default=500
         Observations kept as examples of each confirmed label. None keeps all, as in the paper.
     retrain_every : int or None, default=None
-        Retrain the decoder after every so many learning episodes, on what the learner has seen.
-        None retrains only where "auto" found that levels look different: whenever the learning
-        episodes have increased by half. Random trajectories seldom show all states of all levels.
+        Retrain the decoder after every so many learning episodes, on what the learner has seen:
+        random trajectories seldom show all states. None retrains whenever the episodes have
+        increased by a tenth, if the oracle is incremental
+        (`blockmdp.oracles.IncrementalOracle`), and by half, if "auto" found that levels look
+        different. Otherwise the decoder is trained only once.
     memory : int or None, default=100_000
         Observations kept for retraining, the newest. None keeps all.
     restarts : int, default=1
@@ -375,9 +378,7 @@ class URL(DecodingAgent):
                 f = tsr.decoder(pi, k + 1)  # 6
             elif fresh is not None:
                 f = tsr.retrain(pi, fresh, k + 1)
-            before, until_retraining = simulator.episodes, _optional(self.retrain_every)
-            if until_retraining is None and self.pool_levels == "auto" and not f.pooled:
-                until_retraining = max(int(self.batch), k // 2)
+            before, until_retraining = simulator.episodes, self._until_retraining(tsr, k)
             keep = until_retraining is not None and not self.resample
             fresh = simulator.learn(run, f, until_retraining, record=keep)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
@@ -387,6 +388,20 @@ class URL(DecodingAgent):
         return _Attempt(
             policy, f, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
         )  # 11
+
+    def _until_retraining(self, tsr: TSR, k: int) -> int | None:
+        """Return the number of episodes until the decoder is retrained, after k of them.
+
+        Episodes that run at the same time are lost when it is, so there should be many of them.
+        """
+        if self.retrain_every is not None:
+            return int(self.retrain_every)
+        least = max(int(self.batch), 10 * (tsr.simulator.at_once - 1))
+        if tsr.goes_on:
+            return max(least, k // 10)
+        if self.pool_levels == "auto" and not tsr.f.pooled:
+            return max(least, k // 2)
+        return None
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         return TSR(

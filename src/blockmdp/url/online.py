@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
@@ -26,7 +25,7 @@ from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
 from blockmdp.oracles._noise import MIN_DEGREES, whitening
-from blockmdp.oracles.dirichlet import MixtureBank
+from blockmdp.oracles.dirichlet import MixtureBank, bounded
 from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
@@ -225,8 +224,9 @@ class OnlineDecoder:
         """Begin with oracles that know nothing: one for all levels, or one for each."""
         self.pooled = n_oracles == 1
         keys = rng.children(self._key, 0, n_oracles)
-        memory = None if self._memory is None else max(int(self._memory) // n_oracles, 1)
-        self.oracles: list[Any] = [_incremental(self._oracle, k, memory) for k in keys]
+        self.oracles: list[Any] = [
+            _incremental(self._oracle, k, self._memory, n_oracles) for k in keys
+        ]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         own = all(isinstance(f, DirichletMixture) for f in self.oracles)
         self._bank = MixtureBank(self.oracles) if own else None  # they learn in one call
@@ -367,13 +367,11 @@ class OnlineDecoder:
         return FittedDecoder(fitted, np.concatenate([f.order for f in each]))
 
 
-def _incremental(oracle: Any, key: np.uint64, memory: int | None) -> Any:
-    """Return a clone of an incremental oracle, or an oracle that is refitted."""
+def _incremental(oracle: Any, key: np.uint64, memory: int | None, n: int) -> Any:
+    """Return one of n clones of an incremental oracle, or an oracle that is refitted."""
     if not isinstance(oracle, IncrementalOracle):
-        return _RefittedOracle(oracle, key, memory)
-    oracle = clone(oracle)
-    if isinstance(oracle, DirichletMixture) and getattr(oracle, "memory", 0) is None:
-        oracle.memory = memory
+        return _RefittedOracle(oracle, key, None if memory is None else max(int(memory) // n, 1))
+    oracle = bounded(oracle, memory, n)
     own = type(oracle) is DirichletMixture  # it needs no check, which would take time
     return oracle if own else _NumberedOracle(oracle)
 

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
-from blockmdp.oracles.fitting import fit_oracle
+from blockmdp.oracles.dirichlet import bounded
+from blockmdp.oracles.fitting import FittedOracle, fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
@@ -27,6 +27,8 @@ from blockmdp.url.fix_label import LabelStandard, fix_label
 from blockmdp.url.levels import cluster_by_level, look_alike
 
 __all__ = ["TSR", "agreement"]
+
+FEW = 5  # observations for each label, on average, below which a mixture is taken to invent labels
 
 
 @dataclass
@@ -38,7 +40,8 @@ class TSR:
     simulator : Simulator
         Where trajectories come from.
     oracle : estimator or None
-        Learns to decode their observations. None chooses one when `pool_levels` is decided.
+        Learns to decode their observations. None is `DirichletMixture()`, and `AutoOracle()` if one
+        decoder serves all levels and the mixture finds a label for every few observations.
     J : int
         Iterations in each call, if not stopped early.
     B : int
@@ -88,7 +91,13 @@ class TSR:
     history: list[Refit] = field(default_factory=list)
     is_stable: bool = False
     fits: int = 0
-    learning: dict[int, Any] = field(default_factory=dict)  # incremental oracles, by their group
+    learning: dict[int, _Learning] = field(default_factory=dict)  # by level; 0 if levels are pooled
+    is_default: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the oracle goes on from what it has learnt, instead of being fitted again."""
+        return isinstance(self.oracle, IncrementalOracle) and not self.resample
 
     def decoder(self, pi: NDArray[np.float64], k: int) -> FittedDecoder:
         """Train the decoder for the policy of an episode.
@@ -177,8 +186,12 @@ class TSR:
             most = max(self.memory // (self.simulator.horizon + 1), 1)
             kept = [rows[-most:] for rows in _rows_by_level(data.levels)]
             at = np.sort(np.concatenate(kept))
+            gone = np.ones(len(data), np.bool_)
+            gone[at] = False
+            for g, own in self.learning.items():
+                of_g = gone if self.pool_levels else gone[data.levels == g]
+                own.n_seen -= int(np.count_nonzero(of_g[: own.n_seen]))
             self.data = data = Observations(data.levels[at], data.x[at])
-            self.learning = {}
         return data
 
     def _shuffled(self, new: Observations) -> Observations:
@@ -206,14 +219,14 @@ class TSR:
     def _fit(self, D: Observations) -> FittedDecoder:
         """Line 7. Where the oracle fails, the last one is kept with the names of its labels.
 
-        An incremental oracle goes on from what it has learnt, if the data do.
+        An incremental oracle goes on from what it has learnt.
         """
         key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
         last = self.f
         if self.pool_levels == "auto":
             self.pool_levels = self.Z.pooled = look_alike(*cluster_by_level(D)) is not False
         if self.oracle is None:
-            self.oracle = AutoOracle() if self.pool_levels else DirichletMixture()
+            self.oracle, self.is_default = DirichletMixture(), True
         if self.pool_levels:
             parts = [(D.x, key, last.fitted[0])]
         else:
@@ -221,11 +234,10 @@ class TSR:
                 (D.x[D.levels == h], rng.key(key, h), last.fitted[last.group(h)])
                 for h in range(self.simulator.horizon + 1)
             ]
-        go_on = isinstance(self.oracle, IncrementalOracle) and not self.resample
-        fitted = tuple(
-            fit_oracle(self._oracle(g) if go_on else self.oracle, x, key, last=old, go_on=go_on)
-            for g, (x, key, old) in enumerate(parts)
-        )
+        fitted = tuple(self._fit_oracle(g, *part) for g, part in enumerate(parts))
+        if self.is_default and self.pool_levels and len(D) < FEW * fitted[0].n_labels:
+            self.oracle, self.is_default, self.learning = AutoOracle(), False, {}
+            fitted = tuple(self._fit_oracle(g, *part) for g, part in enumerate(parts))
         f = FittedDecoder.of(fitted, max(self.Z.n_labels, last.n_labels))
         for g, (new, (_, _, old)) in enumerate(zip(fitted, parts)):
             if new.predictor is old.predictor:
@@ -233,9 +245,27 @@ class TSR:
                 self.learning.pop(g, None)  # it may have learnt a part of the data
         return f
 
-    def _oracle(self, g: int) -> Any:
-        """Return the incremental oracle of a level, or of all levels."""
-        return self.learning.setdefault(g, clone(self.oracle))
+    def _fit_oracle(
+        self, g: int, x: NDArray[Any], key: np.uint64, last: FittedOracle
+    ) -> FittedOracle:
+        """Fit the oracle of level g, or of all levels if g = 0 and they are pooled."""
+        if not self.goes_on:
+            return fit_oracle(self.oracle, x, key, last=last)
+        if g not in self.learning:
+            n_oracles = 1 if self.pool_levels else self.simulator.horizon + 1
+            self.learning[g] = _Learning(bounded(self.oracle, self.memory, n_oracles))
+        own = self.learning[g]
+        fitted = fit_oracle(own.oracle, x, key, last=last, n_seen=own.n_seen)
+        own.n_seen = len(x) if hasattr(own.oracle, "labels_") else 0
+        return fitted
+
+
+@dataclass
+class _Learning:
+    """An incremental oracle that learns from growing data."""
+
+    oracle: Any
+    n_seen: int = 0  # of the data that are kept, how many it has seen: the first ones
 
 
 def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

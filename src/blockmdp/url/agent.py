@@ -25,6 +25,8 @@ from blockmdp.url.tsr import TSR
 
 __all__ = ["URL"]
 
+NEWEST = 100  # episodes that a retraining learns from, if `retrain_every` is not set
+
 
 class URL(DecodingAgent):
     """Reinforcement learning with an unsupervised-learning oracle (Feng et al. 2020, Algorithm 1).
@@ -72,7 +74,7 @@ class URL(DecodingAgent):
         random trajectories seldom show all states. None retrains whenever the episodes have
         increased by a tenth, if the oracle is incremental
         (`blockmdp.oracles.IncrementalOracle`), and by half, if "auto" found that levels look
-        different. Otherwise the decoder is trained only once.
+        different, each time on the newest 100 episodes. Otherwise the decoder is trained only once.
     memory : int or None, default=100_000
         Observations kept for retraining, the newest. None keeps all.
     restarts : int, default=1
@@ -378,9 +380,13 @@ class URL(DecodingAgent):
                 f = tsr.decoder(pi, k + 1)  # 6
             elif fresh is not None:
                 f = tsr.retrain(pi, fresh, k + 1)
-            before, until_retraining = simulator.episodes, self._until_retraining(tsr, k)
-            keep = until_retraining is not None and not self.resample
-            fresh = simulator.learn(run, f, until_retraining, record=keep)  # 6-7
+            before = simulator.episodes
+            quiet, newest = self._until_retraining(tsr, k)
+            if quiet:
+                simulator.learn(run, f, quiet)
+            if run.k < K:
+                keep = newest is not None and not self.resample
+                fresh = simulator.learn(run, f, newest, record=keep)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
         pi = A.policy(run.tables).copy()  # 9
         f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
@@ -389,19 +395,20 @@ class URL(DecodingAgent):
             policy, f, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
         )  # 11
 
-    def _until_retraining(self, tsr: TSR, k: int) -> int | None:
-        """Return the number of episodes until the decoder is retrained, after k of them.
+    def _until_retraining(self, tsr: TSR, k: int) -> tuple[int, int | None]:
+        """Return after how many more episodes the decoder is retrained, when there were k: the
+        number of those that it does not learn from, and of those that it learns from.
 
-        Episodes that run at the same time are lost when it is, so there should be many of them.
+        Episodes that run at the same time are lost at that moment, so there should be many more.
         """
         if self.retrain_every is not None:
-            return int(self.retrain_every)
-        least = max(int(self.batch), 10 * (tsr.simulator.at_once - 1))
-        if tsr.goes_on:
-            return max(least, k // 10)
-        if self.pool_levels == "auto" and not tsr.f.pooled:
-            return max(least, k // 2)
-        return None
+            return 0, int(self.retrain_every)
+        if not tsr.goes_on and (tsr.f.pooled or self.pool_levels != "auto"):
+            return 0, None
+        at_once = tsr.simulator.at_once
+        n = max(int(self.batch), 10 * (at_once - 1), k // 10 if tsr.goes_on else k // 2)
+        newest = min(n, NEWEST) if at_once == 1 else n
+        return n - newest, newest
 
     def _tsr(self, simulator: Simulator, n: int, record: bool) -> TSR:
         return TSR(

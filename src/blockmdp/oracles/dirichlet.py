@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,9 +40,9 @@ from blockmdp.oracles._noise import (
     whitening,
 )
 from blockmdp.oracles.mixtures import best_cut_of, dependent_bit
-from blockmdp.oracles.scores import bank_labels
+from blockmdp.oracles.scores import LinearScores, bank_labels
 
-__all__ = ["DirichletMixture", "MixtureBank", "bounded"]
+__all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -964,6 +965,26 @@ class MixtureBank:
             if mixture._g < n:
                 labels[mixture._g] = mixture._shown[-1]
         return labels
+
+
+def trusting(predictor: Any, oracle: Any) -> Any:
+    """Return a predictor that gives only labels which its oracle trusts.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        What an oracle has learnt.
+    oracle : estimator
+        The oracle.
+
+    Returns
+    -------
+    Predictor
+        The predictor itself, unless it is the scores of a `DirichletMixture`.
+    """
+    if not (isinstance(predictor, LinearScores) and isinstance(oracle, DirichletMixture)):
+        return predictor
+    return replace(predictor, b=np.where(oracle.trusted_labels(), predictor.b, -np.inf))
 
 
 def bounded(oracle: Any, memory: int | None, n: int) -> Any:

@@ -389,7 +389,9 @@ class URL(DecodingAgent):
                 fresh = simulator.learn(run, f, newest, record=keep)  # 6-7
             trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
         pi = A.policy(run.tables).copy()  # 9
-        f = tsr.decoder(pi, K + 1) if self.resample or tsr.data is None else tsr.f  # 10
+        if self.resample or tsr.data is None:
+            tsr.decoder(pi, K + 1)  # 10
+        f = tsr.trusted_decoder()
         policy = Policy(pi, f, simulator.observation_shape)
         return _Attempt(
             policy, f, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,14 +24,14 @@ from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
 from blockmdp.oracles._noise import MIN_DEGREES, whitening
-from blockmdp.oracles.dirichlet import MixtureBank, bounded
+from blockmdp.oracles.dirichlet import MixtureBank, bounded, trusting
 from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
     fit_oracle,
     renumber,
 )
-from blockmdp.oracles.scores import BankScores, LinearScores, to_scores
+from blockmdp.oracles.scores import BankScores, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
@@ -476,8 +475,5 @@ def _decoder_of(oracle: Any, n_labels: int) -> FittedDecoder:
         names, oracle = tuple(oracle.numbers), oracle.oracle
         names = () if names == tuple(range(n_labels)) else names
     scores = oracle if names else to_scores(oracle)
-    predictor = deepcopy(oracle) if scores is oracle else scores
-    if isinstance(predictor, LinearScores) and isinstance(oracle, DirichletMixture):
-        trusted = oracle.trusted_labels()
-        predictor = replace(predictor, b=np.where(trusted, predictor.b, -np.inf))
+    predictor = trusting(deepcopy(oracle) if scores is oracle else scores, oracle)
     return FittedDecoder.of((FittedOracle(predictor, n_labels, names=names),))

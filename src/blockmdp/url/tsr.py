@@ -6,7 +6,7 @@ Each difference between the algorithm as written and as used in the experiments 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from blockmdp import rng, streams
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
-from blockmdp.oracles.dirichlet import bounded
+from blockmdp.oracles.dirichlet import bounded, trusting
 from blockmdp.oracles.fitting import FittedOracle, fit_oracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
@@ -162,6 +162,22 @@ class TSR:
         self._train(self._forget(self._remember(train)), test, pi, k)
         self._remember(test)
         return self.f
+
+    def trusted_decoder(self) -> FittedDecoder:
+        """Return the decoder for a policy that learns no more; see `DirichletMixture`.
+
+        Returns
+        -------
+        FittedDecoder
+            The decoder, less the labels that its oracles do not trust.
+        """
+        fitted = [
+            replace(each, predictor=trusting(each.predictor, self.learning[g].oracle))
+            if g in self.learning
+            else each
+            for g, each in enumerate(self.f.fitted)
+        ]
+        return FittedDecoder(tuple(fitted), self.f.order)
 
     def counts(self) -> list[NDArray[np.int64]]:
         """Count the training data of each label.

@@ -171,6 +171,8 @@ class TSR:
         FittedDecoder
             The decoder, less the labels that its oracles do not trust.
         """
+        if not self.learning:
+            return self.f
         fitted = [
             replace(each, predictor=trusting(each.predictor, self.learning[g].oracle))
             if g in self.learning

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -35,9 +36,9 @@ REGRETS = (
 )
 
 
-def with_oracle(name: str, n_states: int, **more: Any) -> Table:
-    """URL with one of the paper's oracles and its learner."""
-    oracle = {"name": name, "n_states": n_states}
+def with_oracle(name: str, n_states: int | None = None, **more: Any) -> Table:
+    """URL with an oracle and the paper's learner."""
+    oracle = {"name": name} | ({} if n_states is None else {"n_states": n_states})
     return {"name": "URL", "oracle": oracle, "learner": "OracleQ", **more}
 
 
@@ -70,23 +71,30 @@ def reduce_colours(name: str) -> None:
     few.save(IMG / f"{name}.png", optimize=True)
 
 
-def noise(folder: str | Path = OUT.parent / "noise") -> None:
-    """Print the values of `blockmdp run studies/noise.toml` as shares of the skyline's."""
-    runs = bm.Results(folder).frame()
+def noise(*folders: str | Path) -> None:
+    """Print the values of `blockmdp run studies/noise.toml` as shares of the skyline's.
+
+    For OnlineURL also print the median of the trajectories until solved.
+    """
+    folders = folders or (OUT.parent / "noise",)
+    runs = pd.concat([bm.Results(folder).frame() for folder in folders])
     keys = ["problem.horizon", "problem.noise", "seed"]
     value = runs.pivot_table("final", keys, "agent", sort=False)
+    solved = runs[runs.agent == "OnlineURL"].set_index(keys)["solved_at"].fillna(np.inf)
     shares = value.drop(columns="likelihood").div(value["likelihood"], axis=0)
     for H, of_H in shares.groupby(level=0):
         agents = [agent for agent in of_H if of_H[agent].notna().any()]
-        print(f"\n| H = {H} | {' | '.join(agents)} | likelihood, value |")
-        print("|---" * (len(agents) + 2) + "|")
-        for kind, of_kind in of_H.groupby(level=1, sort=False):
+        print(f"\n| noise, H = {H} | {' | '.join(agents)} | solved | skyline's value |")
+        print("|---" * (len(agents) + 3) + "|")
+        for kind in bm.envs.noisy.NOISES:
+            of_kind = of_H.xs(kind, level=1)
             cells = [
                 f"{(each >= 0.95).sum()} of {len(each)} (lowest {each.min():.3f})"
                 for each in (of_kind[agent].dropna() for agent in agents)
             ]
+            median = solved.xs((H, kind)).median()
             best = value["likelihood"].xs((H, kind)).mean()
-            print(f"| {kind} | {' | '.join(cells)} | {best:.3f} |")
+            print(f"| {kind} | {' | '.join(cells)} | {median:,.0f} | {best:.3f} |")
 
 
 class Changed(bm.Emission):
@@ -197,7 +205,7 @@ def auto_oracle() -> None:
         with_oracle("pca_kmeans", 4, batch=2500, when={"sigma": 0.1}, **once),
         with_oracle("gmm", 5, batch=1000, when={"sigma": 0.2}, **once),
     ]
-    untuned = {"name": "URL", "label": "URL, AutoOracle", "learner": "OracleQ"}
+    untuned = with_oracle("AutoOracle", label="URL, AutoOracle")
     curves("auto-oracle", locks, [LATENT, untuned, *tuned], titles)
     oracles = {
         "AutoOracle": bm.oracles.AutoOracle(),

@@ -44,8 +44,8 @@ for label, agent in agents.items():
 # - ``OnlineURL`` learns its decoder from the learner's own episodes. The farther the learner gets,
 #   the more the decoder sees.
 # - ``URL`` trains its decoders first, on random actions. They rarely survive to the last levels, so
-#   it trains again whenever the learner's episodes have increased by half. That is why it learns
-#   later.
+#   it trains again whenever the learner's episodes have increased by a tenth. Each time the decoder
+#   knows a level or two more. That is why it learns later.
 # - ``PCID`` assumes that all episodes start in the same state. Here there are two.
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 window = 50

@@ -60,7 +60,10 @@ def test_homing_policies_reach_what_the_model_says():
 def test_actions_tie_if_they_differ_by_rounding_errors():
     third = (0.1 + 0.2) / 3
     assert third != 0.1
-    assert _greedy(np.array([[0.1, third, 0.05]])).tolist() == [[0.5, 0.5, 0.0]]
+    for scale in (1.0, 1e-12):  # however small rewards are
+        Q = scale * np.array([[0.1, third, 0.05]])
+        assert _greedy(Q).tolist() == [[0.5, 0.5, 0.0]]
+    assert _greedy(np.zeros((1, 2))).tolist() == [[0.5, 0.5]]
 
 
 def test_levels_that_emit_differently_are_no_trouble():

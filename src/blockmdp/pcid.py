@@ -272,5 +272,5 @@ def _greedy(Q: Array) -> Array:
 
     Actions tie if they differ by rounding errors, which are not the same on every machine.
     """
-    best = Q.max(axis=1, keepdims=True) - 1e-9 <= Q
+    best = Q.max(axis=1, keepdims=True) - 1e-9 * np.abs(Q).max() <= Q
     return np.asarray(best / best.sum(axis=1, keepdims=True), np.float64)

@@ -39,7 +39,9 @@ __all__ = [
     "OracleError",
     "check_is_oracle",
     "check_labels",
+    "fit_growing",
     "fit_oracle",
+    "learn_more",
     "one_thread",
     "renumber",
 ]
@@ -358,7 +360,6 @@ def fit_oracle(
     *,
     as_scores: bool = True,
     last: FittedOracle | None = None,
-    n_seen: int | None = None,
 ) -> FittedOracle:
     """Fit a clone of an oracle to observations.
 
@@ -383,9 +384,6 @@ def fit_oracle(
         `blockmdp.oracles.scores.to_scores`.
     last : FittedOracle or None, default=None
         What the oracle learnt last. If it fails now, this is returned with a note.
-    n_seen : int or None, default=None
-        Do not clone the oracle, which is incremental and has learnt from the first `n_seen`
-        observations: let it learn from the others.
 
     Returns
     -------
@@ -413,26 +411,93 @@ def fit_oracle(
     >>> fit_oracle(DBSCAN(eps=9.0, min_samples=2), x, rng.root(0)).notes
     ('a single label for all of 6 observations',)
     """
+    estimator = _with_predict(clone(oracle))
+    _set_random_states(estimator, key)
+    notes: list[str] = []
+    if _is_varied(x):
+        _limit_components(estimator, _as_floats(x), notes)
+    return _fitted(estimator, oracle, x, notes, last, as_scores=as_scores)
+
+
+def fit_growing(oracle: Any, x: NDArray[Any], key: np.uint64, last: FittedOracle) -> FittedOracle:
+    """Fit an incremental oracle, which will learn more, and not a clone of it.
+
+    Parameters
+    ----------
+    oracle : IncrementalOracle
+        The oracle.
+    x, key, last
+        As for `fit_oracle`.
+
+    Returns
+    -------
+    FittedOracle
+        What it has learnt. If its predictor is a `ConstantPredictor`, it has learnt nothing.
+    """
+    _set_random_states(oracle, key)
+    return _own(_fitted(oracle, oracle, x, [], last), oracle)
+
+
+def learn_more(oracle: Any, x: NDArray[Any], last: FittedOracle) -> FittedOracle:
+    """Let an incremental oracle that was fitted learn from more observations.
+
+    Parameters
+    ----------
+    oracle : IncrementalOracle
+        The oracle.
+    x : ndarray of shape (n, ...)
+        Observations that it has not seen.
+    last : FittedOracle
+        What it has learnt so far. If it fails now, this is returned with a note.
+
+    Returns
+    -------
+    FittedOracle
+        What it has learnt.
+    """
+    if len(x) == 0:
+        return replace(last, notes=())
+    return _own(_fitted(oracle, oracle, x, [], last, go_on=True), oracle)
+
+
+def _own(fitted: FittedOracle, oracle: Any) -> FittedOracle:
+    """Return a fitted oracle that does not change when the oracle learns more."""
+    return replace(fitted, predictor=deepcopy(oracle)) if fitted.predictor is oracle else fitted
+
+
+def _is_varied(x: NDArray[Any]) -> bool:
+    return len(x) > 0 and not (x == x[0]).all()
+
+
+def _fitted(
+    estimator: Any,
+    oracle: Any,
+    x: NDArray[Any],
+    notes: list[str],
+    last: FittedOracle | None,
+    *,
+    as_scores: bool = True,
+    go_on: bool = False,
+) -> FittedOracle:
+    """Fit an estimator to observations, or let it go on from what it has learnt.
+
+    oracle: what it was made from, for error messages.
+    """
     if len(x) == 0:
         return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
     x = _as_floats(x)
     check_finite(x)
-    if (x == x[0]).all():
+    if not (go_on or _is_varied(x)):
         note = f"a single label: all of {len(x)} observations are the same"
         return FittedOracle(ConstantPredictor(), 1, (note,))
-    notes: list[str] = []
-    estimator = oracle if n_seen is not None else _with_predict(clone(oracle))
-    if not n_seen:
-        _set_random_states(estimator, key)
-        _limit_components(estimator, x, notes)
     with one_thread(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if not n_seen:
+            if go_on:
+                estimator.partial_fit(x)
+            else:
                 estimator.fit(x)
-            elif n_seen < len(x):
-                estimator.partial_fit(x[n_seen:])
-            labels, n_stated = _labels(estimator, x, has_past=bool(n_seen))
+            labels, n_stated = _labels(estimator, x, go_on=go_on)
         except MemoryError:
             raise
         except Exception as error:
@@ -453,12 +518,12 @@ def fit_oracle(
             notes.append(str(warning.message).split("\n")[0])
     used = np.unique(labels)
     if len(used) <= 1:
-        notes.append(f"a single label for all of {len(x)} observations")
+        n = len(labels) if go_on else len(x)
+        notes.append(f"a single label for all of {n} observations")
     predictor = to_scores(estimator) if as_scores else estimator
     if predictor is not estimator:
         return FittedOracle(predictor, n_stated or len(predictor.b), tuple(notes))
     n_labels, names = _numbering(estimator, used, n_stated)
-    predictor = predictor if n_seen is None else deepcopy(predictor)  # it will learn more
     return FittedOracle(predictor, n_labels, tuple(notes), names)
 
 
@@ -614,15 +679,18 @@ def _limit_components(estimator: Any, x: NDArray[Any], notes: list[str]) -> None
             step.set_params(n_components=most)
 
 
-def _labels(estimator: Any, x: NDArray[Any], *, has_past: bool) -> tuple[NDArray[np.int64], int]:
+def _labels(estimator: Any, x: NDArray[Any], *, go_on: bool) -> tuple[NDArray[np.int64], int]:
     """Return the labels of x, and the number of labels that the estimator states, or 0.
 
-    has_past: whether it may have seen observations before x, which have the first labels.
+    go_on: whether it has seen other observations before; then return the labels of all.
     """
     last = _last_step(estimator)
+    if go_on:
+        labels = check_labels(last.labels_, len(last.labels_), last, "labels_")
+        return labels, int(getattr(last, "n_labels_", labels.max() + 1))
     if not (hasattr(last, "n_labels_") and hasattr(last, "labels_")):
         return check_labels(estimator.predict(x), len(x), estimator), _n_clusters(estimator)
-    labels = last.labels_[-len(x) :] if has_past else last.labels_
+    labels = last.labels_
     labels = check_labels(labels, len(x), last, "labels_")
     if isinstance(last, InductiveClusterer):
         labels = labels[labels >= 0]  # it never predicts noise

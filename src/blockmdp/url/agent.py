@@ -74,7 +74,8 @@ class URL(DecodingAgent):
         random trajectories seldom show all states. None retrains whenever the episodes have
         increased by a tenth, if the oracle is incremental
         (`blockmdp.oracles.IncrementalOracle`), and by half, if "auto" found that levels look
-        different, each time on the newest 100 episodes. Otherwise the decoder is trained only once.
+        different, each time on the newest 100 episodes (on all new ones of a vector environment).
+        Otherwise the decoder is trained only once.
     memory : int or None, default=100_000
         Observations kept for retraining, the newest. None keeps all.
     restarts : int, default=1
@@ -398,10 +399,11 @@ class URL(DecodingAgent):
         )  # 11
 
     def _until_retraining(self, tsr: TSR, k: int) -> tuple[int, int | None]:
-        """Return after how many more episodes the decoder is retrained, when there were k: the
-        number of those that it does not learn from, and of those that it learns from.
+        """Return two numbers of episodes until the decoder is retrained, if there were k so far:
+        first come those that it does not learn from, then those that it does.
 
-        Episodes that run at the same time are lost at that moment, so there should be many more.
+        Copies of an environment lose their unfinished episodes whenever it is retrained. So the
+        more copies there are, the more episodes are between two trainings.
         """
         if self.retrain_every is not None:
             return 0, int(self.retrain_every)

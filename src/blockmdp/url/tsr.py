@@ -18,7 +18,14 @@ from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
 from blockmdp.oracles.dirichlet import bounded, trusting
-from blockmdp.oracles.fitting import FittedOracle, fit_oracle
+from blockmdp.oracles.fitting import (
+    KEPT,
+    ConstantPredictor,
+    FittedOracle,
+    fit_growing,
+    fit_oracle,
+    learn_more,
+)
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
@@ -28,7 +35,9 @@ from blockmdp.url.levels import cluster_by_level, look_alike
 
 __all__ = ["TSR", "agreement"]
 
-FEW = 5  # observations for each label, on average, below which a mixture is taken to invent labels
+# a mixture is taken to invent labels if, of at least ENOUGH observations, there are fewer than FEW
+# for each label, and most labels have fewer than RARE
+ENOUGH, FEW, RARE = 100, 5, 3
 
 
 @dataclass
@@ -191,7 +200,7 @@ class TSR:
         """
         if self.data is None:
             return []
-        labels = self.f.decode(self.data.levels, self.data.x)
+        labels = self.trusted_decoder().decode(self.data.levels, self.data.x)
         return label_counts(labels, np.zeros_like(labels) if self.f.pooled else self.data.levels)
 
     def _remember(self, new: Observations) -> Observations:
@@ -220,7 +229,7 @@ class TSR:
 
     def _train(self, D: Observations, test: Observations, pi: NDArray[np.float64], k: int) -> None:
         before = self.f
-        f = self._fit(D)  # 7
+        f = self._fit(D, k)  # 7
         if self.fix_labels:
             f = fix_label(f, self.Z)  # 8
         confirmed = tuple(self.Z.confirm(f, test)) if self.fix_labels else ()  # 9-12
@@ -234,7 +243,7 @@ class TSR:
         policy = Policy(pi, f) if self.record else None
         self.history.append(Refit(k - 1, drawn, policy, f.notes, confirmed, agreed, relabelled))
 
-    def _fit(self, D: Observations) -> FittedDecoder:
+    def _fit(self, D: Observations, k: int) -> FittedDecoder:
         """Line 7. Where the oracle fails, the last one is kept with the names of its labels.
 
         An incremental oracle goes on from what it has learnt.
@@ -253,14 +262,17 @@ class TSR:
                 for h in range(self.simulator.horizon + 1)
             ]
         fitted = tuple(self._fit_oracle(g, *part) for g, part in enumerate(parts))
-        if self.is_default and self.pool_levels and len(D) < FEW * fitted[0].n_labels:
-            self.oracle, self.is_default, self.learning = AutoOracle(), False, {}
-            fitted = tuple(self._fit_oracle(g, *part) for g, part in enumerate(parts))
+        if self.is_default and self.pool_levels and 0 in self.learning:
+            own = self.learning[0]
+            if own.has_learnt and _invents_labels(own.oracle.labels_):
+                self.oracle, self.is_default, self.learning = AutoOracle(), False, {}
+                if k == 1:  # nobody has used the labels
+                    self.Z.D, last = {}, constant_decoder()
+                fitted = (fit_oracle(self.oracle, D.x, key, last=last.fitted[0]),)
         f = FittedDecoder.of(fitted, max(self.Z.n_labels, last.n_labels))
         for g, (new, (_, _, old)) in enumerate(zip(fitted, parts)):
             if new.predictor is old.predictor:
                 f.order[g] = last.widened(f.n_labels).order[g]
-                self.learning.pop(g, None)  # it may have learnt a part of the data
         return f
 
     def _fit_oracle(
@@ -273,8 +285,14 @@ class TSR:
             n_oracles = 1 if self.pool_levels else self.simulator.horizon + 1
             self.learning[g] = _Learning(bounded(self.oracle, self.memory, n_oracles))
         own = self.learning[g]
-        fitted = fit_oracle(own.oracle, x, key, last=last, n_seen=own.n_seen)
-        own.n_seen = len(x) if hasattr(own.oracle, "labels_") else 0
+        if own.has_learnt:
+            fitted = learn_more(own.oracle, x[own.n_seen :], last)
+        else:
+            fitted = fit_growing(own.oracle, x, key, last)
+            own.has_learnt = not isinstance(fitted.predictor, ConstantPredictor)
+        own.n_seen = len(x) if own.has_learnt else 0
+        if KEPT in "".join(fitted.notes):
+            del self.learning[g]  # it may have learnt a part of the data
         return fitted
 
 
@@ -283,7 +301,15 @@ class _Learning:
     """An incremental oracle that learns from growing data."""
 
     oracle: Any
+    has_learnt: bool = False
     n_seen: int = 0  # of the data that are kept, how many it has seen: the first ones
+
+
+def _invents_labels(labels: NDArray[np.int64]) -> bool:
+    """Whether a mixture needs a label for every few observations, and most labels are rare."""
+    counts = np.unique(labels, return_counts=True)[1]
+    few = len(labels) < FEW * len(counts) and 2 * np.count_nonzero(counts < RARE) > len(counts)
+    return bool(few and len(labels) >= ENOUGH)
 
 
 def _rows_by_level(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -68,9 +68,9 @@ def data_by_level(monkeypatch):
     """How many observations of each level each training of a decoder had."""
     counts, fit = [], TSR._fit
 
-    def counted(self, D):
+    def counted(self, D, k):
         counts.append(np.bincount(D.levels, minlength=self.simulator.horizon + 1))
-        return fit(self, D)
+        return fit(self, D, k)
 
     monkeypatch.setattr(TSR, "_fit", counted)
     return counts

@@ -89,7 +89,7 @@ def noise(*folders: str | Path) -> None:
         for kind in bm.envs.noisy.NOISES:
             of_kind = of_H.xs(kind, level=1)
             cells = [
-                f"{(each >= 0.95).sum()} of {len(each)} (lowest {each.min():.3f})"
+                f"{(each >= 0.95).sum()} of {len(each)} ({each.min():.3f})"
                 for each in (of_kind[agent].dropna() for agent in agents)
             ]
             median = solved.xs((H, kind)).median()

@@ -215,7 +215,7 @@ def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT,
+            timeout=None if mutant is None else LIMIT,
             check=False,
         )
         if mutant is None and done.returncode:

@@ -36,6 +36,8 @@ __all__ = [
     "group",
     "linear_scores",
     "map_sweeps",
+    "next_merger",
+    "split_pays",
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
@@ -182,6 +184,46 @@ def evidence(model, clusters, square):
             best_ratio = ratio
             best_noise = Q / ((n - 1) * model.dim)
     return total + best, with_noise(model, model.dim, best_ratio, best_noise)
+
+
+@jit
+def next_merger(model, clusters, square, pairs, first, score):
+    """Find the next pair of labels whose merger is more probable than `score`.
+
+    pairs: (m, 2). first: index of the pair to begin with. Returns its index, m if there is none.
+    """
+    counts = clusters.counts.copy()
+    sums = clusters.sums.copy()
+    merged = Clusters(counts, sums)
+    for i in range(first, len(pairs)):
+        one, two = pairs[i]
+        counts[one] += counts[two]
+        sums[one] += sums[two]
+        counts[two] = 0
+        sums[two] = 0.0
+        if evidence(model, merged, square)[0] > score:
+            return i
+        for k in (one, two):
+            counts[k] = clusters.counts[k]
+            sums[k] = clusters.sums[k]
+    return len(pairs)
+
+
+@jit
+def split_pays(model, clusters, square, x, part, k, new, score):
+    """Whether it is more probable than `score` that part of label k is the label `new`.
+
+    x: (n, d) rows of label k. part: (n,) whether each belongs to the new label.
+    """
+    counts = clusters.counts.copy()
+    sums = clusters.sums.copy()
+    for i in range(len(x)):
+        if part[i]:
+            counts[new] += 1
+            sums[new] += x[i]
+    counts[k] -= counts[new]
+    sums[k] -= sums[new]
+    return evidence(model, Clusters(counts, sums), square)[0] > score
 
 
 @jit

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,16 @@ from blockmdp.oracles._bank import (
     update_scores,
     with_room,
 )
-from blockmdp.oracles._dirichlet import MANY, Clusters, Model, best_cut, evidence, map_sweeps
+from blockmdp.oracles._dirichlet import (
+    MANY,
+    Clusters,
+    Model,
+    best_cut,
+    evidence,
+    map_sweeps,
+    next_merger,
+    split_pays,
+)
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
     modes,
@@ -760,13 +770,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _mergers(self, now: _Clustering) -> Iterator[Labels]:
         """Yield labels in which two are merged into the larger, where that is more probable."""
-        for k, other in _close_pairs(now.clusters):
-            counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
-            kept, gone = (k, other) if counts[k] >= counts[other] else (other, k)
-            counts[kept] += counts[gone]
-            sums[kept] += sums[gone]
-            counts[gone], sums[gone] = 0, 0.0
-            if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
+        pairs, i = _close_pairs(now.clusters), -1
+        while i + 1 < len(pairs):
+            i = next_merger(self._model, now.clusters, self._square, pairs, i + 1, now.score)
+            if i < len(pairs):
+                kept, gone = pairs[i]
                 yield np.where(now.z == gone, kept, now.z)
 
     def _splits(self, now: _Clustering, of: Labels | None = None) -> Iterator[Labels]:
@@ -779,11 +787,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             x = self._x[rows].astype(np.float64)
             for part in _parts(self._model.bits, x):
                 smaller = part if 2 * part.sum() <= len(part) else ~part
-                counts, sums = now.clusters.counts.copy(), now.clusters.sums.copy()
-                counts[unused[0]], sums[unused[0]] = smaller.sum(), x[smaller].sum(axis=0)
-                counts[k] -= counts[unused[0]]
-                sums[k] -= sums[unused[0]]
-                if evidence(self._model, Clusters(counts, sums), self._square)[0] > now.score:
+                place = (x, smaller, k, unused[0])
+                if split_pays(self._model, now.clusters, self._square, *place, now.score):
                     z = now.z.copy()
                     z[rows[smaller]] = unused[0]
                     yield z
@@ -1079,13 +1084,16 @@ def _parts(bits: bool, x: Array) -> Iterator[NDArray[np.bool_]]:
         along = deviations @ deviations[farthest]
         for _ in range(POWERS):
             direction = along @ deviations
-            along = deviations @ (direction / (np.linalg.norm(direction) + 1e-300))
+            length = math.sqrt(direction @ direction)
+            along = deviations @ (direction / (length + 1e-300))
         yield best_cut_of(along)[1]
     yield np.arange(len(x)) == farthest
 
 
-def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:
-    """Yield all pairs of labels in use; if they are many, only those that cost least to merge."""
+def _close_pairs(clusters: Clusters) -> Labels:
+    """Return all pairs of labels in use, the larger label first, (m, 2). If they are many, return
+    only those that cost least to merge.
+    """
     used = np.flatnonzero(clusters.counts)
     i, j = np.triu_indices(len(used), 1)
     if len(used) > MANY:
@@ -1094,7 +1102,10 @@ def _close_pairs(clusters: Clusters) -> Iterator[tuple[int, int]]:
         cost = squareform(pdist(means, "sqeuclidean"))[i, j] * n[i] * n[j] / (n[i] + n[j])
         least = np.argsort(cost, kind="stable")[: 2 * len(used)]
         i, j = i[least], j[least]
-    yield from zip(used[i], used[j])
+    pairs = np.stack([used[i], used[j]], axis=1)
+    swap = clusters.counts[pairs[:, 0]] < clusters.counts[pairs[:, 1]]
+    pairs[swap] = pairs[swap, ::-1]
+    return pairs
 
 
 def _later(counts: Any) -> Any:
@@ -1108,8 +1119,15 @@ def _differ(one: Array | None, other: Array | None) -> bool:
         return one is not other
     if np.array_equal(one, other):
         return False
-    ratios = np.linalg.svd(np.linalg.solve(one, other), compute_uv=False)
-    return bool(ratios[0] > 1.1 or ratios[-1] < 1 / 1.1)
+    return _are_apart(one.tobytes(), other.tobytes(), len(one))
+
+
+@lru_cache(maxsize=2)  # all levels compare the same two when they share another shape
+def _are_apart(one: bytes, other: bytes, d: int) -> bool:
+    A, B = (np.frombuffer(each).reshape(d, d) for each in (one, other))
+    M = np.linalg.solve(A, B)
+    squares = np.linalg.eigvalsh(M.T @ M)
+    return bool(squares[-1] > 1.1**2 or squares[0] < 1.1**-2)
 
 
 def _check_size(rows: Array) -> None:

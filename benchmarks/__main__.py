@@ -292,7 +292,7 @@ def learners(repetitions: int, quick: bool) -> list[dict[str, Any]]:
     found = []
     for i, learner in enumerate(EVERY_LEARNER):
         bonus = getattr(learner, "bonus", None)
-        slow = in_fresh_process("swim", i, 10, repetitions, NUMBA_DISABLE_JIT="1")
+        slow = in_fresh_process("swim", i, 10 if quick else 200, repetitions, NUMBA_DISABLE_JIT="1")
         fast = swim(i, 1_000 if quick else 20_000, repetitions)
         row = {
             "name": type(learner).__name__ + (f", {bonus}" if isinstance(bonus, str) else ""),

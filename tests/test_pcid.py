@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from scipy.stats import ortho_group
 import blockmdp as bm
 from blockmdp.learners.fixed_policy import FixedPolicy
 from blockmdp.pcid import _greedy
+from blockmdp.simulators import make_simulator
 
 
 def lock(H=4, switch=0.2, seed=0):
@@ -52,9 +55,30 @@ def test_the_number_of_clusters_is_cut_while_one_is_small():
 
 
 def test_homing_policies_reach_what_the_model_says():
-    agent = bm.PCID(n=400).fit(lock(3, switch=0.0), episodes=5, seed=0)
-    for level in agent.history_:
-        assert min(level.reach) > 0.9  # without a switch every state can be reached for sure
+    m = lock(3, switch=0.2)
+    agent = bm.PCID(n=400).fit(m, episodes=5, seed=0, record=True)
+    simulator = make_simulator(m, seed=1)
+    for level, next_level in pairwise(agent.history_):
+        h = level.level
+        for target, (policy, reach) in enumerate(zip(next_level.cover, level.reach)):
+            x = simulator.rollout([policy], 1000, "check").x[:, h]
+            share = np.mean(agent.decoder_.decode(np.full(len(x), h), x) == target)
+            assert share == pytest.approx(reach, abs=0.08)
+            assert reach > 0.7  # all states can be reached, up to the switch
+
+
+def test_it_predicts_the_previous_state_and_not_only_the_action():
+    """The first action chooses a state, which no other action changes."""
+    S, A, H = 2, 2, 3
+    P = np.zeros((H, S, A, S))
+    P[0, :, [0, 1], [0, 1]] = 1.0
+    P[1:] = np.eye(S)[:, None]
+    rewards = np.zeros((H, S, A, S))
+    rewards[-1] = np.eye(S)[:, :, None]  # the last action has to name the state
+    m = bm.BlockMDP([1, 0], P, rewards, emission=bm.OneHotBernoulli(S, 3))
+    agent = bm.PCID(n=300, n_clusters=2).fit(m, episodes=10, seed=0)
+    assert agent.accuracy()[1:].min() > 0.95
+    assert agent.value() > 0.95
 
 
 def test_actions_tie_if_they_differ_by_rounding_errors():

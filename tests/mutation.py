@@ -174,7 +174,7 @@ def sample(only: str, count: int, seed: int) -> list[tuple[Mutant, list[str]]]:
 
 def _nearest_first(tests: list[str], module: str) -> list[str]:
     """Let the tests that are named after a module run first, since the first failure ends them."""
-    nearest = {"tsr": "url", "agent": "url", "levels": "online", "doubts": "online"}
+    nearest = {"tsr": "url", "agent": "url", "levels": "online", "doubts": "own_oracles"}
     return sorted(tests, key=lambda name: name != nearest.get(module, module))
 
 

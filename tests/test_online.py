@@ -13,6 +13,8 @@ import blockmdp as bm
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
+from blockmdp.trajectories import Observations
+from blockmdp.url.levels import look_alike
 from blockmdp.url.online import OnlineDecoder
 
 
@@ -320,6 +322,23 @@ def test_distances_between_common_states_are_not_taken_for_noise(S):
     m = bm.random_block_mdp(horizon=20, n_states=S, seed=0)
     agent = bm.OnlineURL(pool_levels=False).fit(m, 120, seed=0)
     assert (agent.accuracy() > 0.95).mean() > 0.9
+
+
+@pytest.mark.parametrize(("n", "answer"), [(2, None), (3, False)])
+def test_levels_are_compared_by_labels_with_three_observations(n, answer):
+    levels = np.repeat([0, 1], n)
+    x = np.random.default_rng(0).normal(size=(2 * n, 4)) + 100 * levels[:, None]
+    assert look_alike(Observations(levels, x), np.zeros(2 * n, np.int64)) is answer
+
+
+def test_levels_are_compared_by_labels_of_a_fifth_of_the_observations():
+    """A label that is rare at level 0 looks like one of level 1."""
+    g = np.random.default_rng(0)
+    for rare, answer in ((9, False), (10, True)):
+        rows = [g.normal(size=(40, 4)), 100 + g.normal(size=(rare, 4)), 100 + g.normal(size=(9, 4))]
+        levels = np.repeat([0, 0, 1], [40, rare, 9])
+        labels = np.repeat([0, 1, 0], [40, rare, 9])
+        assert look_alike(Observations(levels, np.concatenate(rows)), labels) is answer
 
 
 def test_levels_share_a_decoder_if_they_look_alike():

@@ -19,7 +19,7 @@ from blockmdp.history import Refit
 from blockmdp.oracles import InductiveClusterer, fit_oracle
 from blockmdp.oracles.fitting import check_labels
 from blockmdp.url.doubts import invented_labels, unsettled
-from blockmdp.url.online import OnlineDecoder
+from blockmdp.url.online import OnlineDecoder, _NumberedOracle
 
 KEY = rng.root(0)
 LOCK = bm.lock_gaussian(3, sigma=0.05, seed=1)
@@ -87,6 +87,27 @@ def test_labels_of_the_wrong_number_are_refused():
     for oracle in (Short(), make_pipeline(StandardScaler(), Short())):
         with pytest.raises(ValueError, match=r"Short: predict .* 4 observations .* shape \(3,\)"):
             fit_oracle(oracle, rows(0, 1, 2, 2), KEY)
+
+
+def test_labels_that_an_incremental_oracle_changes_are_read_again():
+    class Changing(Online):
+        """At the third observation, all that lie on 1 get another label."""
+
+        def partial_fit(self, X, y=None):
+            super().partial_fit(X)
+            self.changed = np.zeros(0, int)
+            if len(self.labels_) == 3:
+                self.changed = np.flatnonzero(self.labels_[:2] == self.names[1])
+                self.labels_ = np.where(self.labels_ == self.names[1], 99, self.labels_)
+            return self
+
+        def changed_labels(self):
+            return self.changed
+
+    oracle = _NumberedOracle(Changing((40, 50, 60)))
+    for x, labels in ((1, [0]), (0, [0, 1]), (1, [2, 1, 2]), (0, [2, 1, 2, 1])):
+        oracle.partial_fit(rows(x))
+        assert oracle.labels_.tolist() == labels
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.sampled_from([np.int64, object]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from blockmdp import __version__
 
@@ -154,12 +155,7 @@ def _parser() -> argparse.ArgumentParser:
         help="solved: trajectories until solved; regret: optimal returns lost, of one for each "
         "trajectory",
     )
-    plot.add_argument(
-        "--to",
-        type=Path,
-        metavar="FILE",
-        help="a .png, .pdf or .svg file (default: one of each in DIR)",
-    )
+    _to_option(plot)
 
     table = command(
         *("table", _table, "summarise each agent on each problem"),
@@ -169,12 +165,36 @@ def _parser() -> argparse.ArgumentParser:
         "interval; and its interquartile mean (IQM).",
     )
     _results_options(table)
-    table.add_argument(
-        "--format",
-        choices=("text", "markdown", "csv"),
-        default="text",
-        help="format of the table; csv has more columns (default: text)",
+    _format_option(table)
+
+    compare = command(
+        *("compare", _compare, "say whether one agent is better than another"),
+        "Compare two agents seed by seed, in each panel in which both have runs. Show their means, "
+        "the mean difference with a bootstrap 95 % interval, the probability P that a run of the "
+        "first agent is better, and the p-value of a permutation test, corrected for the number "
+        "of panels. Draw the differences, and the share of runs that reach each score.",
     )
+    compare.add_argument(
+        "directory", type=Path, metavar="DIR", help="directory of the runs, as given to --out"
+    )
+    compare.add_argument("one", metavar="AGENT", help="label of an agent, as in `blockmdp table`")
+    compare.add_argument("other", metavar="OTHER", help="label of another")
+    compare.add_argument(
+        "--study",
+        metavar="NAME",
+        help="which studies, if DIR has several: names separated by commas, or all (default: the "
+        "one that was run last)",
+    )
+    compare.add_argument(
+        "--by",
+        choices=("reward", "final", "solved"),
+        default="reward",
+        help="reward: sum of all returns per trajectory of any kind; final: mean return at the "
+        "end; solved: trajectories until solved, which is the end for runs that were not "
+        "(default: reward)",
+    )
+    _format_option(compare)
+    _to_option(compare)
 
     export = command(
         *("export", _export, "write the runs of a study to a .csv or .parquet file"),
@@ -282,6 +302,24 @@ def _results_options(parser: argparse.ArgumentParser) -> None:
         "--study",
         metavar="NAME",
         help="which study, if DIR has several (default: the one that was run last)",
+    )
+
+
+def _format_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("text", "markdown", "csv"),
+        default="text",
+        help="format of the table; csv has more columns (default: text)",
+    )
+
+
+def _to_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help="a .png, .pdf or .svg file for the figure (default: one of each in DIR)",
     )
 
 
@@ -401,24 +439,57 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _plot(args: argparse.Namespace) -> int:
-    from blockmdp.plots.curves import save
-
     results = _results(args)
     kind = args.y if args.against is None else f"against-{args.against}"
     kind = kind if args.map is None else f"map-{args.map}"
-    to: Path = args.to or results.directory / f"{results.study.name}-{kind}"
-    formats: Sequence[str] = FORMATS
-    if args.to is not None:
-        if to.suffix[1:] not in FORMATS:
-            return _fail(f"--to {to}: must end in .png, .pdf or .svg", 2)
-        formats, to = (to.suffix[1:],), to.with_suffix("")
+    _check_ending(args.to)
     if args.map is None:
         figure = results.plot(args.y, against=args.against)
     else:
         figure = results.plot_map(args.map)
-    for path in save(figure, to, formats):
-        print(path)
+    _save(figure, args.to, results.directory / f"{results.study.name}-{kind}", sys.stdout)
     return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from blockmdp.experiments import Results
+    from blockmdp.experiments.results import compare
+    from blockmdp.experiments.store import Store
+
+    _check_ending(args.to)
+    names: list[str | None] = [args.study]
+    if args.study is not None:
+        names = args.study.split(",")
+    if args.study == "all":
+        with Store(args.directory, warn=_print_warning) as store:
+            names = list(store.names())
+    studies = [Results(args.directory, name, warn=_print_warning) for name in names]
+    found = compare(studies, args.one, args.other, args.by)
+    print(found.table(args.format))
+    if args.format != "csv":
+        print(f"\n{found.summary()}")
+    agents = re.sub(r"[^\w.-]+", "-", f"{args.one}-{args.other}-{args.by}")
+    _save(found.plot(), args.to, args.directory / f"compare-{agents}", sys.stderr)
+    return 0
+
+
+def _check_ending(to: Path | None) -> None:
+    from blockmdp.experiments.errors import StudyError
+
+    if to is not None and to.suffix[1:] not in FORMATS:
+        raise StudyError(f"--to {to}: must end in .png, .pdf or .svg")
+
+
+def _save(figure: Any, to: Path | None, default: Path, said: TextIO) -> None:
+    """Save a figure as the file that was asked for, or in all formats, and say where."""
+    from blockmdp.plots.curves import save
+
+    if to is None:
+        paths = save(figure, default, FORMATS)
+    else:
+        paths = save(figure, to.with_suffix(""), (to.suffix[1:],))
+    for path in paths:
+        print(path, file=said)
 
 
 def _table(args: argparse.Namespace) -> int:

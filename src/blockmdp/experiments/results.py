@@ -14,7 +14,8 @@ import numpy as np
 
 from blockmdp.checks import warn as warn_user
 from blockmdp.experiments import statistics, tables
-from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
+from blockmdp.experiments.errors import StoreError, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
 from blockmdp.experiments.parts import build, takes_seed
@@ -231,6 +232,36 @@ class Results:
             - IQM: interquartile mean of the same.
         """
         return tables.table(self.summaries(), form)
+
+    def compare(self, one: str, other: str, by: By = "reward") -> Comparison:
+        """Compare two agents, seed by seed.
+
+        Parameters
+        ----------
+        one, other : str
+            Labels of the agents.
+        by : {"reward", "final", "solved"}, default="reward"
+            What is compared:
+
+            - "reward": sum of all returns, divided by the number of trajectories of any kind;
+            - "final": mean return over the last `solved.window` episodes; if runs are solved by
+              value, that of the final policy;
+            - "solved": number of trajectories until solved; a run that was not solved counts as
+              solved at its end.
+
+            Rewards are divided by the optimal value, if that is known and positive in all panels.
+
+        Returns
+        -------
+        Comparison
+            The result: a table, a summary and a figure.
+
+        Raises
+        ------
+        StoreError
+            If the study has no such agent, or no panel in which both have runs.
+        """
+        return compare([self], one, other, by)
 
     def export(self, path: str | Path) -> None:
         """Write `frame` to a file.
@@ -505,6 +536,75 @@ class Results:
         with Store(self.directory, warn=self._warn) as store:
             data = store.curves(row.key for _, row in self.done)
         return {key: Curve.from_bytes(curve) for key, curve in data.items()}
+
+
+def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward") -> Comparison:
+    """Compare two agents in all panels of several studies. See `Results.compare`.
+
+    Parameters
+    ----------
+    studies : sequence of Results
+        Results of the studies. If there are several, their names are in the titles of the panels.
+    one, other : str
+        Labels of the agents.
+    by : {"reward", "final", "solved"}, default="reward"
+        What is compared.
+
+    Returns
+    -------
+    Comparison
+        The result.
+    """
+    if by not in MEASURES:
+        raise ValueError(f"by must be one of {', '.join(MEASURES)}, got {by!r}")
+    if one == other:
+        raise StoreError(f"{one} cannot be compared with itself")
+    pairs: dict[str, list[tuple[tuple[Setting, Row], tuple[Setting, Row]]]] = {}
+    known: dict[str, None] = {}
+    for results in studies:
+        runs: dict[tuple[str, str, int], tuple[Setting, Row]] = {}
+        for setting, row in results.done:
+            known[setting.label] = None
+            runs[setting.panel, setting.label, row.seed] = (setting, row)
+        for (panel, label, seed), run in runs.items():
+            if label == one and (panel, other, seed) in runs:
+                title = panel if len(studies) == 1 else f"{results.study.name}: {panel}"
+                pairs.setdefault(title, []).append((run, runs[panel, other, seed]))
+    for label in (one, other):
+        if label not in known:
+            raise StoreError(f"there are no finished runs of {label!r}{suggest(label, known)}")
+    if not pairs:
+        raise StoreError(f"{one} and {other} have no seed in common in any panel")
+    optimal = [_optimum(*_place(run)) for both in pairs.values() for pair in both for run in pair]
+    scaled = by != "solved" and all(best is not None and best > 0 for best in optimal)
+    return Comparison(
+        (one, other),
+        by,
+        [_scores(panel, both, by, scaled) for panel, both in pairs.items()],
+        "as a share of the optimum" if scaled else "",
+    )
+
+
+def _scores(panel: str, both: Sequence[Any], by: By, scaled: bool) -> Scores:
+    runs = np.array([[_score(s, row, by, scaled) for s, row in pair] for pair in both], np.float64)
+    reached = [[by != "solved" or row.solved_at is not None for _, row in pair] for pair in both]
+    return Scores(panel, runs, np.array(reached, np.bool_))
+
+
+def _score(setting: Setting, row: Row, by: By, scaled: bool) -> float:
+    if by == "solved":
+        return row.trajectories if row.solved_at is None else row.solved_at
+    score = row.final if by == "final" else row.average
+    if score is None:
+        return math.nan
+    if by == "reward":
+        score *= setting.episodes / row.trajectories
+    return score / (_optimum(setting, row.seed) or 1.0) if scaled else score
+
+
+def _place(run: tuple[Setting, Row]) -> tuple[Setting, int]:
+    setting, row = run
+    return setting, row.seed
 
 
 def _record(setting: Setting, row: Row) -> dict[str, Any]:

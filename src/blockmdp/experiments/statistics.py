@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +16,23 @@ from blockmdp import rng
 __all__ = [
     "average_curve",
     "bootstrap",
+    "holm",
+    "improvement",
     "iqm",
     "median_with_censoring",
     "quartiles",
     "resamples",
+    "sign_test",
     "sliding_curve",
     "solved_at",
+    "stratified",
     "thin",
     "wilson",
 ]
 
 Array = NDArray[np.float64]
 Window = int | Literal["all"]
+EXACT = 12  # differences up to which all choices of signs are tried
 
 
 def thin(n: int, points: int = 200) -> NDArray[np.int64]:
@@ -216,9 +222,12 @@ def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def resamples(n: int, times: int = 2000) -> NDArray[np.int64]:
-    """Return the indices that bootstrap resamples draw from n values, of shape (times, n)."""
-    return (rng.uniforms(rng.children(np.uint64(n), 0, times), n) * n).astype(np.int64)
+def resamples(n: int, times: int = 2000, stratum: int = 0) -> NDArray[np.int64]:
+    """Return the indices that bootstrap resamples draw from n values, of shape (times, n). Those of
+    different strata are independent.
+    """
+    keys = rng.children(np.uint64(n), stratum * times, times)
+    return (rng.uniforms(keys, n) * n).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=8)
@@ -227,6 +236,113 @@ def _weights(n: int) -> Array:
     drawn = resamples(n)
     drawn += n * np.arange(len(drawn))[:, None]
     return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape) / n
+
+
+def stratified(
+    statistic: Callable[[list[Array]], Any], strata: Sequence[Array], confidence: float = 0.95
+) -> tuple[Any, Any]:
+    """Return the stratified bootstrap's confidence interval for a statistic.
+
+    Parameters
+    ----------
+    statistic : callable
+        Takes a list of arrays like `strata`, and returns a number or an array.
+    strata : sequence of ndarray of shape (n, ...)
+        Values of each stratum, such as those of the seeds of a problem. They are resampled along
+        the first axis, within their stratum only.
+    confidence : float, default=0.95
+        Level of the interval.
+
+    Returns
+    -------
+    low, high : float or ndarray
+        Ends of the interval, at each entry of the statistic.
+    """
+    drawn = [resamples(len(values), stratum=i) for i, values in enumerate(strata)]
+    found = [
+        statistic([values[rows] for values, rows in zip(strata, each)]) for each in zip(*drawn)
+    ]
+    low, high = np.quantile(found, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
+    return low, high
+
+
+def improvement(one: Array, other: Array) -> float:
+    """Return the probability that a run of one agent has a larger value than one of another.
+
+    Parameters
+    ----------
+    one, other : ndarray of shape (n,) and (m,)
+        Values of the runs of both agents. All pairs are compared, and equal values count half.
+
+    Returns
+    -------
+    float
+        The probability.
+
+    Examples
+    --------
+    >>> improvement(np.array([1.0, 3.0]), np.array([1.0, 2.0]))
+    0.625
+    """
+    larger, equal = one[:, None] > other, one[:, None] == other
+    return float((larger + 0.5 * equal).mean())
+
+
+def sign_test(differences: Array) -> float:
+    """Return the p-value of a permutation test of whether the mean of paired differences is 0.
+
+    If both agents are alike, each difference is as likely as its opposite. The p-value is the share
+    of all choices of signs for which the mean is at least as far from 0.
+
+    Parameters
+    ----------
+    differences : ndarray of shape (n,)
+        At least one number.
+
+    Returns
+    -------
+    float
+        Exact for up to 12 differences that are not 0; for more, of 10,000 choices of signs.
+
+    Examples
+    --------
+    >>> sign_test(np.array([1.0, 2.0, 3.0, 4.0, 5.0])), sign_test(np.zeros(3))
+    (0.0625, 1.0)
+    """
+    differences = differences[differences != 0]
+    n = len(differences)
+    if n <= EXACT:
+        signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+    else:
+        signs = np.where(rng.uniforms(rng.children(np.uint64(n), 0, 9_999), n) < 0.5, -1.0, 1.0)
+        signs = np.vstack([np.ones(n), signs])
+    sums = np.abs(signs @ differences)
+    return float(np.mean(sums >= abs(differences.sum()) * (1 - 1e-12)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Correct p-values for the number of tests (Holm 1979).
+
+    Parameters
+    ----------
+    p : sequence of float
+        p-values of the tests.
+
+    Returns
+    -------
+    list of float
+        Those below 0.05 are significant, with at most 5 % risk that any of them is wrong.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.02])
+    [0.03, 0.04, 0.04]
+    """
+    order = np.argsort(p, kind="stable")
+    scaled = np.asarray(p, np.float64)[order] * np.arange(len(p), 0, -1)
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return [float(each) for each in corrected]
 
 
 def median_with_censoring(values: list[int | None]) -> float:

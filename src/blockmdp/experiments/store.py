@@ -333,18 +333,26 @@ class Store:
             self._warn_left_out(len(wanted) - len(curves), "curves")
         return curves
 
+    def names(self) -> list[str]:
+        """Return the names of all studies, the one that was run last at the end."""
+        return [row[0] for row in self._latest_last()]
+
     def plan(self, name: str | None = None) -> Plan:
         """Return the plan of the study with this name, or of the study that was run last."""
-        rows = (row for row in self._rows("studies") if _checksum(row[:-1]) == row[-1])
-        latest_last = sorted(rows, key=lambda row: row[3])
-        if not latest_last:
-            raise StoreError(f"{self.path} has no study: run it again")
+        latest_last = self._latest_last()
         found = [row for row in latest_last if name in (None, row[0])]
         if not found:
             names = ", ".join(row[0] for row in latest_last)
             raise StoreError(f"{self.path} has no study {name!r}; it has {names}")
         name, text, folder, *_ = found[-1]
         return Plan.from_json(text, name, folder)
+
+    def _latest_last(self) -> list[tuple[Any, ...]]:
+        rows = (row for row in self._rows("studies") if _checksum(row[:-1]) == row[-1])
+        latest_last = sorted(rows, key=lambda row: row[3])
+        if not latest_last:
+            raise StoreError(f"{self.path} has no study: run it again")
+        return latest_last
 
     def _warn_left_out(self, n: int, what: str) -> None:
         self._warn(f"{self.path}: {n} damaged {what} are left out; {REPAIR}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from blockmdp.experiments import statistics
 from blockmdp.experiments.store import Row
 
-__all__ = ["Summary", "summarise", "table"]
+__all__ = ["Form", "Summary", "aligned", "as_csv", "summarise", "table"]
+
+Form = Literal["text", "csv", "markdown"]
 
 
 @dataclass(frozen=True)
@@ -92,20 +94,32 @@ def summarise(panel: str, label: str, rows: Sequence[Row], measure: str = "retur
     )
 
 
-def table(summaries: Sequence[Summary], form: Literal["text", "csv", "markdown"] = "text") -> str:
+def table(summaries: Sequence[Summary], form: Form = "text") -> str:
     """Return summaries as a table; the CSV form has all fields, the others the main ones."""
     if form == "csv":
-        file = io.StringIO()
-        names = [field.name for field in fields(Summary)]
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(vars(summary) for summary in summaries)
-        return file.getvalue().rstrip()
+        return as_csv([vars(summary) for summary in summaries], [f.name for f in fields(Summary)])
     head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
     rows = [head, *(_cells(s) for s in summaries)]
     measures = [s.measure for s in summaries]
     if set(measures) - {"returns"}:  # say which, next to what was measured
         rows = [(*row[:5], cell, *row[5:]) for row, cell in zip(rows, ["by", *measures])]
+    return aligned(rows, form)
+
+
+def as_csv(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return records as comma-separated values, below a line with their names."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return file.getvalue().rstrip()
+
+
+def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
+    """Return rows of cells as text in columns, or in Markdown; the first row is the head.
+
+    As text, a first cell that is the same as in the row above is not repeated.
+    """
     if form == "markdown":
         lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
                  for row in rows]  # fmt: skip

@@ -110,6 +110,12 @@ def test_labels_that_an_incremental_oracle_changes_are_read_again():
         assert oracle.labels_.tolist() == labels
 
 
+@pytest.mark.parametrize(("memory", "levels", "share"), [(None, 3, None), (9, 3, 3), (2, 3, 1)])
+def test_oracles_that_are_refitted_share_the_memory(memory, levels, share):
+    decoder = OnlineDecoder(KMeans(2), levels - 1, 10, pool_levels=False, key=KEY, memory=memory)
+    assert [oracle.memory for oracle in decoder.oracles] == [share] * levels
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.sampled_from([np.int64, object]))
 def test_integers_of_any_size_are_labels(labels, dtype):
     given_labels = np.array(labels, dtype)

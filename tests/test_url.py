@@ -240,7 +240,7 @@ def test_the_number_of_episodes_comes_from_the_learners_bound():
 
     URL.constants(0.5, 0.1, 2, 2, g_inverse=g_inverse, learner=learner, n_actions=2)
     label_error = 1 / (200 * 2 * 2 * math.log(100))
-    assert asked == [pytest.approx(label_error**2 / (c.K * c.J))]
+    assert asked == [pytest.approx(label_error**2 / (c.K * c.J), rel=1e-9, abs=0)]
     assert UCBVITheory("bernstein", v_max=1.0).regret_bound(H, S, A, 100, 0.1) < bound
 
 

@@ -71,6 +71,31 @@ def reduce_colours(name: str) -> None:
     few.save(IMG / f"{name}.png", optimize=True)
 
 
+def zoo() -> None:
+    """Draw the runs of `blockmdp run studies/zoo.toml`, and count what each learner solves."""
+    results = bm.Results(OUT.parent / "zoo")
+    short = {
+        "lock_bernoulli, H = ": "lock, H = ",
+        "lock_gaussian, H = ": "Gaussian lock, H = ",
+        "river_swim, H = 20, n_states = 6": "RiverSwim",
+        "deep_sea, size = ": "DeepSea, N = ",
+        "random_block_mdp, H = 5, n_states = ": "random, S = ",
+    }
+    for of in ("solved", "regret"):
+        values, agents, panels = results.cells(of)
+        for old, new in short.items():
+            panels = [panel.replace(old, new) for panel in panels]
+        for on in ("latent", "URL"):
+            rows = [i for i, agent in enumerate(agents) if agent.startswith(on)]
+            names = [agents[i].partition("learner=")[2].replace("scale=", "") for i in rows]
+            words = {"solved": "trajectories until solved", "regret": "regret, in optimal returns"}
+            name = f"zoo-{of}-{on.lower()}"
+            save(plots.heat_map(values[rows], names, panels, label=words[of]), name)
+            reduce_colours(name)
+            for learner, row in zip(names, values[rows] if of == "solved" else ()):
+                print(f"{on}, {learner}: {np.isfinite(row).sum()} of {len(row)}, {row.max()}")
+
+
 def noise(*folders: str | Path) -> None:
     """Print the values of `blockmdp run studies/noise.toml` as shares of the skyline's.
 
@@ -268,6 +293,7 @@ PAGES = {
     "pcid": pcid,
     "auto-oracle": auto_oracle,
     "locks": locks,
+    "zoo": zoo,
     "held-out": held_out,
     "noise": noise,
     "other-noise": other_noise,

@@ -52,6 +52,7 @@ def test_the_number_of_clusters_is_cut_while_one_is_small():
         assert level.clusters <= 3
         assert min(level.sizes) >= 30
     assert any("fewer than 30" in note for note in agent.decoder_.notes)
+    assert not bm.PCID(n=300).fit(lock(2), episodes=5, seed=0).decoder_.notes  # 3 clusters are kept
 
 
 def test_homing_policies_reach_what_the_model_says():

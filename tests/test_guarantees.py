@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from math import log, sqrt
 
 import numpy as np
@@ -59,6 +59,16 @@ def learnt(learner):
 
 
 ELSEWHERE = ("UCBVI", "PSRL", "OracleQ", "UCBQ", "UCBVITheory")  # the last two also as Bernstein
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learners_are_values(name):
+    """So they can be shared by agents, compared and used as keys."""
+    learner = LEARNERS[name]
+    field = fields(learner)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(learner, field, 0.5)
+    assert {learner: name}[replace(learner)] == name
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name not in ELSEWHERE])

@@ -157,6 +157,8 @@ def test_bad_settings_are_refused():
 
 def test_follow_keeps_to_the_protocol_of_learners():
     bm.testing.check_learner(FixedPolicy(np.full((3, 3, 4), 0.25)))
+    pi = FixedPolicy(np.eye(4)[None, :2]).tables(1, 3, 4, 10).pi
+    assert pi[0].tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0.25] * 4]  # no label 2 in the policy
 
 
 def test_the_same_seed_gives_the_same_agent():

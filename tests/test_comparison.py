@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from faults import InProcess
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from blockmdp import cli
 from blockmdp.experiments import driver, statistics
 from blockmdp.experiments.comparison import Comparison, Scores
 from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.store import Store
 
 
 def scores(panel, one, other, reached=None):
@@ -214,7 +216,8 @@ def test_the_command_compares_and_draws(ran, capsys):
     ],
 )
 def test_what_cannot_be_compared_gets_one_line(ran, capsys, arguments, message):
-    assert cli.main(["compare", str(ran), *arguments]) in (1, 2)
+    which = [] if "--study" in arguments else ["--study", "first"]
+    assert cli.main(["compare", str(ran), *arguments, *which]) in (1, 2)
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -230,3 +233,37 @@ def test_agents_without_a_common_seed_cannot_be_compared(tmp_path):
         results.compare("skyline", "blind")
     with pytest.raises(ValueError, match="by must be one of reward, final, solved, got 'best'"):
         results.compare("skyline", "blind", "best")
+
+
+# --- several studies in one store -----------------------------------------------------------------
+def test_every_command_says_which_study_it_shows(ran, capsys, tmp_path):
+    note = "this is the study second, one of 2 in "
+    for command in (["table"], ["status"], ["plot"]):
+        assert cli.main([command[0], str(ran)]) == 0
+        assert note in capsys.readouterr().err
+        for study in ("first", "first,second", "all"):
+            assert cli.main([command[0], str(ran), "--study", study]) == 0
+            out, err = capsys.readouterr()
+            assert note not in err
+            assert ("second" in out) == (study != "first"), (command, study)
+    assert cli.main(["plot", str(ran), "--study", "all", "--to", str(tmp_path / "a.png")]) == 2
+    assert "name one study" in capsys.readouterr().err
+
+
+def test_all_runs_are_exported_unless_a_study_is_named(ran, capsys, tmp_path):
+    for arguments, runs in (([], 16 * 3), (["--study", "second"], 16)):
+        to = tmp_path / "runs.csv"
+        assert cli.main(["export", str(ran), str(to), *arguments]) == 0
+        frame = pd.read_csv(to)
+        assert len(frame) == runs
+        assert set(frame["study"]) == ({"second"} if arguments else {"first", "second"})
+    assert "wrote 48 runs of 2 studies to" in capsys.readouterr().out
+
+
+def test_a_part_of_the_runs_is_called_a_part(tmp_path, capsys):
+    run(tmp_path, seeds=2)
+    with Store(tmp_path, write=True) as store:
+        store.register(bm.Study({**STUDY, "seeds": 5}, "study"))
+    for command in ("table", "plot"):
+        assert cli.main([command, str(tmp_path)]) == 0
+        assert "study: 8 of 20 runs have ended so far" in capsys.readouterr().err

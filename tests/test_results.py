@@ -406,6 +406,7 @@ def test_what_is_exported_reads_back(kind, read, ran, results, tmp_path):
     to = tmp_path / f"runs.{kind}"
     assert command("export", ran.folder / "out", to) == (0, f"wrote 21 runs to {to}\n", "")
     frame, back = results.frame(), read(to)
+    assert set(back.pop("study")) == {"small"}
     assert list(back) == list(frame)
     for name in ("panel", "agent", "seed", "key", "problem.horizon", "episodes"):
         assert back[name].tolist() == frame[name].tolist()

@@ -174,17 +174,9 @@ def _parser() -> argparse.ArgumentParser:
         "first agent is better, and the p-value of a permutation test, corrected for the number "
         "of panels. Draw the differences, and the share of runs that reach each score.",
     )
-    compare.add_argument(
-        "directory", type=Path, metavar="DIR", help="directory of the runs, as given to --out"
-    )
+    _results_options(compare)
     compare.add_argument("one", metavar="AGENT", help="label of an agent, as in `blockmdp table`")
     compare.add_argument("other", metavar="OTHER", help="label of another")
-    compare.add_argument(
-        "--study",
-        metavar="NAME",
-        help="which studies, if DIR has several: names separated by commas, or all (default: the "
-        "one that was run last)",
-    )
     compare.add_argument(
         "--by",
         choices=("reward", "final", "solved"),
@@ -197,11 +189,11 @@ def _parser() -> argparse.ArgumentParser:
     _to_option(compare)
 
     export = command(
-        *("export", _export, "write the runs of a study to a .csv or .parquet file"),
-        "Write one row for each run of a study: parameters, seed, results, trajectories by kind, "
-        "versions and tracebacks.",
+        *("export", _export, "write all runs to a .csv or .parquet file"),
+        "Write one row for each run: study, parameters, seed, results, trajectories by kind, "
+        "versions and tracebacks. A run that belongs to several studies has a row in each.",
     )
-    _results_options(export)
+    _results_options(export, default="all")
     export.add_argument("file", type=Path, metavar="FILE", help="a .csv or .parquet file")
 
     command(
@@ -294,14 +286,16 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
-def _results_options(parser: argparse.ArgumentParser) -> None:
+def _results_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     parser.add_argument(
         "directory", type=Path, metavar="DIR", help="directory of the runs, as given to --out"
     )
     parser.add_argument(
         "--study",
         metavar="NAME",
-        help="which study, if DIR has several (default: the one that was run last)",
+        default=default,
+        help="which study, if DIR has several: a name, several names separated by commas, or all "
+        f"(default: {default or 'the one that was run last'})",
     )
 
 
@@ -427,44 +421,55 @@ def _tune(args: argparse.Namespace) -> int:
     return _conclude(results, args.quiet)
 
 
-def _results(args: argparse.Namespace) -> Results:
+def _studies(args: argparse.Namespace) -> list[Results]:
+    """Return the studies that were asked for. Say what is not shown."""
     from blockmdp.experiments import Results
+    from blockmdp.experiments.store import Store
 
-    return Results(args.directory, args.study, warn=_print_warning)
+    with Store(args.directory, warn=_print_warning) as store:
+        there = store.names()
+    names = there[-1:] if args.study is None else args.study.split(",")
+    if args.study == "all" and "all" not in there:
+        names = there
+    found = [Results(args.directory, name, warn=_print_warning) for name in names]
+    if args.study is None and len(there) > 1:
+        _print_warning(
+            f"this is the study {there[-1]}, one of {len(there)} in {args.directory}: choose with "
+            "--study NAME or --study all"
+        )
+    for results in found if args.command is not _status else ():
+        ended, total = len(results.rows), len(results.study)
+        if ended < total:
+            _print_warning(f"{results.study.name}: {ended} of {total} runs have ended so far")
+    return found
 
 
 def _status(args: argparse.Namespace) -> int:
-    print(_results(args).status())
+    print("\n\n".join(results.status() for results in _studies(args)))
     return 0
 
 
 def _plot(args: argparse.Namespace) -> int:
-    results = _results(args)
     kind = args.y if args.against is None else f"against-{args.against}"
     kind = kind if args.map is None else f"map-{args.map}"
     _check_ending(args.to)
-    if args.map is None:
-        figure = results.plot(args.y, against=args.against)
-    else:
-        figure = results.plot_map(args.map)
-    _save(figure, args.to, results.directory / f"{results.study.name}-{kind}", sys.stdout)
+    studies = _studies(args)
+    if args.to is not None and len(studies) > 1:
+        return _fail(f"--to {args.to}: name one study, since each has a figure of its own", 2)
+    for results in studies:
+        if args.map is None:
+            figure = results.plot(args.y, against=args.against)
+        else:
+            figure = results.plot_map(args.map)
+        _save(figure, args.to, results.directory / f"{results.study.name}-{kind}", sys.stdout)
     return 0
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from blockmdp.experiments import Results
     from blockmdp.experiments.results import compare
-    from blockmdp.experiments.store import Store
 
     _check_ending(args.to)
-    names: list[str | None] = [args.study]
-    if args.study is not None:
-        names = args.study.split(",")
-    if args.study == "all":
-        with Store(args.directory, warn=_print_warning) as store:
-            names = list(store.names())
-    studies = [Results(args.directory, name, warn=_print_warning) for name in names]
-    found = compare(studies, args.one, args.other, args.by)
+    found = compare(_studies(args), args.one, args.other, args.by)
     print(found.table(args.format))
     if args.format != "csv":
         print(f"\n{found.summary()}")
@@ -493,16 +498,24 @@ def _save(figure: Any, to: Path | None, default: Path, said: TextIO) -> None:
 
 
 def _table(args: argparse.Namespace) -> int:
-    print(_results(args).table(args.format))
+    studies = _studies(args)
+    for i, results in enumerate(studies):
+        if len(studies) > 1:
+            print("" if i == 0 else "\n", f"{results.study.name}:", sep="")
+        print(results.table(args.format))
     return 0
 
 
 def _export(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.results import export
+
     if args.file.suffix not in (".csv", ".parquet"):
         return _fail(f"{args.file}: must end in .csv or .parquet", 2)
-    results = _results(args)
-    results.export(args.file)
-    print(f"wrote {len(results.rows)} runs to {args.file}")
+    studies = _studies(args)
+    export(studies, args.file)
+    n = sum(len(results.rows) for results in studies)
+    of = f" of {len(studies)} studies" if len(studies) > 1 else ""
+    print(f"wrote {n} runs{of} to {args.file}")
     return 0
 
 

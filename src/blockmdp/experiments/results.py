@@ -264,7 +264,7 @@ class Results:
         return compare([self], one, other, by)
 
     def export(self, path: str | Path) -> None:
-        """Write `frame` to a file.
+        """Write `frame` to a file, with the name of the study in the first column.
 
         Parameters
         ----------
@@ -276,25 +276,7 @@ class Results:
         StoreError
             If the file has another ending, or Parquet needs pyarrow.
         """
-        path = Path(path)
-        frame = self.frame()
-        if path.suffix == ".csv":
-            frame.to_csv(path, index=False)
-        elif path.suffix == ".parquet":
-            mixed = [
-                name
-                for name, column in frame.items()
-                if column.dtype == object and column.dropna().map(type).nunique() > 1
-            ]
-            frame[mixed] = frame[mixed].astype("string")  # a column of Parquet has one type
-            try:
-                frame.to_parquet(path, index=False)
-            except ImportError:
-                raise StoreError(
-                    "Parquet needs pyarrow: pip install 'blockmdp[parquet]', or export to .csv"
-                ) from None
-        else:
-            raise StoreError(f"{path}: must end in .csv or .parquet")
+        export([self], path)
 
     def status(self) -> str:
         """Return a text about how far the study is.
@@ -605,6 +587,42 @@ def _score(setting: Setting, row: Row, by: By, scaled: bool) -> float:
 def _place(run: tuple[Setting, Row]) -> tuple[Setting, int]:
     setting, row = run
     return setting, row.seed
+
+
+def export(studies: Sequence[Results], path: str | Path) -> None:
+    """Write the runs of several studies to a file. See `Results.export`.
+
+    Parameters
+    ----------
+    studies : sequence of Results
+        Results of the studies; their names are in the first column.
+    path : str or Path
+        A .csv or .parquet file.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    frames = [results.frame() for results in studies]
+    for results, frame in zip(studies, frames):
+        frame.insert(0, "study", results.study.name)
+    frame = pd.concat(frames, ignore_index=True)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        mixed = [
+            name
+            for name, column in frame.items()
+            if column.dtype == object and column.dropna().map(type).nunique() > 1
+        ]
+        frame[mixed] = frame[mixed].astype("string")  # a column of Parquet has one type
+        try:
+            frame.to_parquet(path, index=False)
+        except ImportError:
+            raise StoreError(
+                "Parquet needs pyarrow: pip install 'blockmdp[parquet]', or export to .csv"
+            ) from None
+    else:
+        raise StoreError(f"{path}: must end in .csv or .parquet")
 
 
 def _record(setting: Setting, row: Row) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_the_package_installs_the_command():
 
 def test_help_explains_commands_and_options(capsys):
     for arguments, words in {
-        "": "run tune status plot table export list reproduce --version oracle PCID latent",
+        "": "run tune status plot table compare export list reproduce --version oracle PCID latent",
         "run": "STUDY --out --set --only --jobs --cluster --timeout --memory --retry-failed --quiet"
         " --dry-run",
         "tune": "--tuning-seeds --out --set --cluster",
@@ -34,6 +34,7 @@ def test_help_explains_commands_and_options(capsys):
         "plot": "--y --to --study --against",
         "table": "Wilson bootstrap --format",
         "export": "FILE .parquet",
+        "compare": "AGENT OTHER --by --study --format --to",
         "list": "problems agents oracles learners",
         "reproduce": "--out --seeds --only --jobs --quick",
     }.items():
@@ -51,7 +52,9 @@ def test_a_bad_argument_gets_one_line_and_status_2(capsys, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     for line, words in {
         "": "COMMAND",
-        "reprodcue": "reprodcue",
+        "reprodcue": "unknown command 'reprodcue'; did you mean 'reproduce'? (see",
+        "nothing": "unknown command 'nothing' (known: compare, export, list, plot, reproduce, run,",
+        "list learner": "unknown kind 'learner'; did you mean 'learners'?",
         "reproduce --seeds 0": "--seeds: must be an integer >= 1, got '0'",
         "reproduce --only fig4": "--only: unknown part 'fig4'; choose from fig1, fig2, fig3, unt",
         "reproduce --jobs -1": "--jobs: must be an integer >= 1, got '-1'",

@@ -496,6 +496,9 @@ def test_list_names_every_part():
         assert len(line) > len(name) + 10
     assert "horizon = 20, switch = 0.2" in lines
     assert 'learner = "none", on = "latent", by_level = true' in lines
+    _, learners, _ = command("list", "learners")
+    assert "PSRL: " in learners
+    assert "lock_bernoulli: " not in learners
 
 
 def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):

@@ -109,6 +109,9 @@ def test_wilson_s_interval_stays_between_0_and_1():
         assert 0 <= low <= k / 10 <= high <= 1
         assert wilson(10 - k, 10) == pytest.approx((1 - high, 1 - low))
     assert wilson(0, 0) == (0.0, 1.0)
+    for n in range(1, 100):  # despite rounding
+        assert wilson(n, n)[1] == 1.0
+        assert wilson(0, n)[0] == 0.0
 
 
 def test_wilson_s_interval_widens_with_confidence_and_narrows_with_runs():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 FORMATS = ("png", "pdf", "svg")
+KINDS = ("problems", "agents", "oracles", "learners")  # of `list`
 PARTS = ("fig1", "fig2", "fig3", "untuned", "defaults", "skyline", "horizon")  # of `reproduce`
 
 DESCRIPTION = """\
@@ -42,6 +43,12 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
+        choice = r"argument (COMMAND|KIND): invalid choice: '(.*)' \(choose from (.*)\)"
+        if wrong := re.fullmatch(choice, message):
+            from blockmdp.experiments.errors import suggest
+
+            what, word, known = wrong.groups()
+            message = f"unknown {what.lower()} {word!r}{suggest(word, re.findall('[a-z]+', known))}"
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -196,9 +203,12 @@ def _parser() -> argparse.ArgumentParser:
     _results_options(export, default="all")
     export.add_argument("file", type=Path, metavar="FILE", help="a .csv or .parquet file")
 
-    command(
+    listed = command(
         *("list", _list, "list what a study file can name"),
         "List all problems, agents, oracles and learners with their parameters.",
+    )
+    listed.add_argument(
+        "kind", nargs="?", choices=KINDS, metavar="KIND", help=f"one of {', '.join(KINDS)}"
     )
 
     reproduce = command(
@@ -522,7 +532,7 @@ def _export(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from blockmdp.experiments.catalogue import describe
 
-    print(describe())
+    print(describe(args.kind))
     return 0
 
 

@@ -175,10 +175,14 @@ def parameters(kind: str, name: str) -> tuple[dict[str, tuple[Any, Any]], bool]:
     return named, any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
 
 
-def describe() -> str:
-    """Return a text that lists all built-in parts, each with a summary and its parameters."""
+def describe(kinds: str | None = None) -> str:
+    """Return a text that lists all built-in parts, or those of one kind, such as "learners": each
+    with a summary and its parameters.
+    """
     lines = []
     for kind, makers in CATALOGUE.items():
+        if kinds not in (None, f"{kind}s"):
+            continue
         lines.append(f"{kind}s")
         for name in makers:
             first = (inspect.getdoc(find(kind, name, kind)) or "").partition("\n\n")[0]

@@ -165,7 +165,8 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
     p = successes / n
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return min((centre - half) / scale, p), max((centre + half) / scale, p)  # despite rounding
+    low, high = (centre - half) / scale, (centre + half) / scale
+    return max(min(low, p), 0.0), min(max(high, p), 1.0)  # despite rounding
 
 
 def iqm(values: Array) -> float:

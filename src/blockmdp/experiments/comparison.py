@@ -111,7 +111,7 @@ class Comparison:
 
     See Also
     --------
-    Results.compare : Compares two agents of a study.
+    blockmdp.Results.compare : Compares two agents of a study.
     """
 
     def __init__(

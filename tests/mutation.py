@@ -225,10 +225,13 @@ def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
             text=True,
             check=False,
             preexec_fn=None if mutant is None else _limit_time,
+            timeout=None if mutant is None else 10 * LIMIT,  # one that waits
         )
         if mutant is None and done.returncode:
             print(done.stdout[-3000:])
         return done.returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
     finally:
         if at is not None:
             at.write_text(original)

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import blockmdp as bm
 from blockmdp import cli
 from blockmdp.experiments import driver, statistics
+from blockmdp.experiments import results as module
 from blockmdp.experiments.comparison import Comparison, Scores
 from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.results import compare
 from blockmdp.experiments.store import Store
 
 
@@ -27,10 +29,10 @@ def scores(panel, one, other, reached=None):
 # --- statistics -----------------------------------------------------------------------------------
 def test_a_permutation_test_by_hand():
     """Of the 8 signs, 2 give a sum of at least 6, and 4 one of at least 4."""
-    assert statistics.sign_test(np.array([1.0, 2.0, 3.0])) == 2 / 8
-    assert statistics.sign_test(np.array([-1.0, 2.0, 3.0])) == 4 / 8
-    assert statistics.sign_test(np.array([0.0, 0.0])) == 1.0
-    assert statistics.sign_test(np.array([0.1, 0.2, 0.3, 0.0])) == 2 / 8  # despite rounding
+    assert statistics.permutation_test(np.array([1.0, 2.0, 3.0])) == 2 / 8
+    assert statistics.permutation_test(np.array([-1.0, 2.0, 3.0])) == 4 / 8
+    assert statistics.permutation_test(np.array([0.0, 0.0])) == 1.0
+    assert statistics.permutation_test(np.array([0.1, 0.2, 0.3, 0.0])) == 2 / 8  # despite rounding
 
 
 def test_sampled_signs_give_almost_the_exact_p_value():
@@ -40,13 +42,13 @@ def test_sampled_signs_give_almost_the_exact_p_value():
         differences -= differences.mean() - 1.5 / math.sqrt(n)
         z = abs(differences.sum()) / math.sqrt((differences**2).sum())
         p = math.erfc(z / math.sqrt(2))
-        assert statistics.sign_test(differences) == pytest.approx(p, abs=0.02)
-    assert statistics.sign_test(np.ones(50)) == 1 / 10_000
+        assert statistics.permutation_test(differences) == pytest.approx(p, abs=0.02)
+    assert statistics.permutation_test(np.ones(50)) == 1 / 10_000
 
 
 def test_p_values_are_right_if_agents_are_alike():
     g = np.random.default_rng(0)
-    p = np.array([statistics.sign_test(g.normal(size=10)) for _ in range(1000)])
+    p = np.array([statistics.permutation_test(g.normal(size=10)) for _ in range(1000)])
     for level in (0.05, 0.2, 0.5):
         assert np.mean(p <= level) == pytest.approx(level, abs=4 * math.sqrt(level / 1000))
 
@@ -64,9 +66,8 @@ def test_corrected_p_values_are_larger_and_in_the_same_order(p):
 def test_a_duel_by_hand():
     found = Comparison(("A", "B"), "final", [scores("H = 5", [3, 1, 2, 2], [1, 1, 1, 3])])
     (duel,) = found.duels
-    assert (duel.seeds, duel.one, duel.other, duel.difference) == (4, 2.0, 1.5, 0.5)
-    # of 16 pairs, 8 + 2 + 0 are larger and 3 + 1 equal
-    assert duel.improvement == pytest.approx((3 + (0 + 1.5) + 3 + 3 + 0.5) / 16)
+    assert (duel.seeds, duel.one, duel.other, duel.change) == (4, 2.0, 1.5, 0.5)
+    assert duel.improvement == (9 + 4 / 2) / 16  # 9 pairs are larger, and 4 equal
     assert duel.p == duel.corrected == 1.0 - 2 / 8
     assert duel.verdict == "undecided"
     assert duel.low <= 0 <= 0.5 <= duel.high
@@ -76,7 +77,7 @@ def test_fewer_trajectories_are_better_and_are_compared_by_ratio():
     many, few = [400, 800, 1600] * 4, [200, 400, 800] * 4
     (duel,) = Comparison(("A", "B"), "solved", [scores("H = 5", few, many)]).duels
     assert (duel.one, duel.other) == pytest.approx((400, 800))  # geometric means
-    assert (duel.difference, duel.low, duel.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert (duel.change, duel.low, duel.high) == pytest.approx((0.5, 0.5, 0.5))
     assert duel.verdict == "better"
     assert duel.improvement == pytest.approx((3 + 2.5 + 1.5) / 9)
     found = Comparison(("B", "A"), "solved", [scores("H = 5", many, few)])
@@ -109,7 +110,7 @@ def test_the_other_way_round_all_signs_are_reversed(panels):
     )
     opposite = {"better": "worse", "worse": "better", "undecided": "undecided"}
     for one, other in zip(there.duels, back.duels):
-        assert one.difference == pytest.approx(-other.difference)
+        assert one.change == pytest.approx(-other.change)
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
         assert one.improvement == pytest.approx(1 - other.improvement)
         assert one.corrected == pytest.approx(other.corrected)
@@ -201,7 +202,8 @@ def test_the_command_compares_and_draws(ran, capsys):
     command = ["compare", str(ran), "skyline", "blind", "--format", "csv", "--to", str(to)]
     assert cli.main(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("panel,seeds,one,other,difference,low,high,improvement")
+    assert lines[0].startswith("agent,than,by,panel,seeds,one,other,change,low,high,improvement")
+    assert lines[1].startswith("skyline,blind,reward,")
     assert len(lines) == 2  # of the study that was run last
     assert to.stat().st_size > 1000
 
@@ -235,19 +237,60 @@ def test_agents_without_a_common_seed_cannot_be_compared(tmp_path):
         results.compare("skyline", "blind", "best")
 
 
+def test_unsolved_runs_are_compared_up_to_the_same_number_of_trajectories(tmp_path):
+    """An agent that draws more trajectories is not worse for that."""
+    agents = [STUDY["agent"][1], {"label": "more", "name": "PCID", "n": 50}]
+    results = run(tmp_path, agent=agents, problem={"name": "lock_bernoulli", "horizon": 8})
+    with pytest.raises(StoreError, match="no run of blind or more was solved: compare them by"):
+        results.compare("blind", "more", "solved")
+    late = {"blind": None, "more": 600}  # when the others have ended
+    results.done[:] = [(s, row._replace(solved_at=late[s.label])) for s, row in results.done]
+    found = results.compare("blind", "more", "solved")
+    (duel,) = found.duels
+    assert (duel.one, duel.other) == pytest.approx((400, 400))
+    assert (duel.change, duel.improvement, duel.p) == pytest.approx((1.0, 0.5, 1.0))
+    assert "runs solved in time: blind 0%, more 0%" in found.summary()
+
+
+def test_runs_without_a_partner_are_counted(tmp_path):
+    agents = [STUDY["agent"][0], STUDY["agent"][1] | {"when": {"horizon": 2}}]
+    results = run(tmp_path, agent=agents)
+    results.done[:] = [r for r in results.done if not (r[0].label == "blind" and r[1].seed < 3)]
+    found = results.compare("skyline", "blind")
+    assert [duel.seeds for duel in found.duels] == [5]
+    assert "left out: 3 seeds and 1 panel without finished runs of both" in found.summary()
+
+
+def test_rewards_without_a_known_optimum_are_not_averaged_over_panels(ran, monkeypatch):
+    monkeypatch.setattr(module, "_optimum", lambda *_: None)
+    found = bm.Results(ran, "first").compare("skyline", "blind", "final")
+    frame = bm.Results(ran, "first").frame().groupby(["panel", "agent"])["final"].mean()
+    assert found.duels[1].one == pytest.approx(frame["H = 4", "skyline"])
+    assert "interquartile" not in found.summary()
+    assert "compared by return at the end\n" in found.summary()
+
+
 # --- several studies in one store -----------------------------------------------------------------
 def test_every_command_says_which_study_it_shows(ran, capsys, tmp_path):
     note = "this is the study second, one of 2 in "
     for command in (["table"], ["status"], ["plot"]):
         assert cli.main([command[0], str(ran)]) == 0
         assert note in capsys.readouterr().err
-        for study in ("first", "first,second", "all"):
+        for study in ("first", "first, second, first", "all"):
             assert cli.main([command[0], str(ran), "--study", study]) == 0
             out, err = capsys.readouterr()
             assert note not in err
             assert ("second" in out) == (study != "first"), (command, study)
-    assert cli.main(["plot", str(ran), "--study", "all", "--to", str(tmp_path / "a.png")]) == 2
-    assert "name one study" in capsys.readouterr().err
+    for one_file in (["plot", "--to", str(tmp_path / "a.png")], ["table", "--format", "csv"]):
+        assert cli.main([one_file[0], str(ran), "--study", "all", *one_file[1:]]) == 2
+        assert "name one study" in capsys.readouterr().err
+
+
+def test_a_run_counts_once_if_two_studies_share_it(ran, capsys):
+    once = bm.Results(ran, "first")
+    twice = compare([once, bm.Results(ran, "first"), bm.Results(ran, "second")], "skyline", "blind")
+    assert [duel.seeds for duel in twice.duels] == [8, 8, 8]
+    assert twice.duels[0].p == once.compare("skyline", "blind").duels[0].p
 
 
 def test_all_runs_are_exported_unless_a_study_is_named(ran, capsys, tmp_path):

@@ -189,8 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("reward", "final", "solved"),
         default="reward",
         help="reward: sum of all returns per trajectory of any kind; final: mean return at the "
-        "end; solved: trajectories until solved, which is the end for runs that were not "
-        "(default: reward)",
+        "end; solved: trajectories until solved (default: reward)",
     )
     _format_option(compare)
     _to_option(compare)
@@ -438,9 +437,10 @@ def _studies(args: argparse.Namespace) -> list[Results]:
 
     with Store(args.directory, warn=_print_warning) as store:
         there = store.names()
-    names = there[-1:] if args.study is None else args.study.split(",")
+    names = there[-1:] if args.study is None else [name.strip() for name in args.study.split(",")]
     if args.study == "all" and "all" not in there:
         names = there
+    names = list(dict.fromkeys(names))
     found = [Results(args.directory, name, warn=_print_warning) for name in names]
     if args.study is None and len(there) > 1:
         _print_warning(
@@ -480,11 +480,12 @@ def _compare(args: argparse.Namespace) -> int:
 
     _check_ending(args.to)
     found = compare(_studies(args), args.one, args.other, args.by)
+    if args.format != "csv" or args.to is not None:
+        agents = re.sub(r"[^\w.-]+", "-", f"{args.one}-{args.other}-{args.by}")
+        _save(found.plot(), args.to, args.directory / f"compare-{agents}", sys.stderr)
     print(found.table(args.format))
     if args.format != "csv":
         print(f"\n{found.summary()}")
-    agents = re.sub(r"[^\w.-]+", "-", f"{args.one}-{args.other}-{args.by}")
-    _save(found.plot(), args.to, args.directory / f"compare-{agents}", sys.stderr)
     return 0
 
 
@@ -509,6 +510,8 @@ def _save(figure: Any, to: Path | None, default: Path, said: TextIO) -> None:
 
 def _table(args: argparse.Namespace) -> int:
     studies = _studies(args)
+    if args.format == "csv" and len(studies) > 1:
+        return _fail("name one study for a CSV table, or write all runs with blockmdp export", 2)
     for i, results in enumerate(studies):
         if len(studies) > 1:
             print("" if i == 0 else "\n", f"{results.study.name}:", sep="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,8 +39,8 @@ class Scores:
     runs : ndarray of shape (n, 2)
         What is compared, of both agents.
     reached : ndarray of shape (n, 2)
-        False where a run was not solved, if that is what is compared; then `runs` has the number of
-        trajectories that it drew.
+        False where a run was not solved in time, if that is what is compared; then `runs` has the
+        number of trajectories up to which runs are compared.
     """
 
     panel: str
@@ -60,7 +60,7 @@ class Duel:
         Number of seeds that both have.
     one, other : float
         Means over these seeds; geometric means of trajectories.
-    difference, low, high : float
+    change, low, high : float
         Mean of the differences, with a bootstrap interval over seeds; the ratio of trajectories.
     improvement : float
         Probability that a run of the first agent is better than one of the second.
@@ -75,7 +75,7 @@ class Duel:
     seeds: int
     one: float
     other: float
-    difference: float
+    change: float
     low: float
     high: float
     improvement: float
@@ -96,7 +96,9 @@ class Comparison:
     scores : sequence of Scores
         Their runs in each panel.
     unit : str, default="as a share of the optimum"
-        What rewards are measured in.
+        What rewards are measured in; empty if panels may differ in that.
+    left_out : str, default=""
+        Runs that have no partner, in words.
 
     Attributes
     ----------
@@ -120,8 +122,10 @@ class Comparison:
         by: By,
         scores: Sequence[Scores],
         unit: str = "as a share of the optimum",
+        left_out: str = "",
     ) -> None:
         self.agents, self.by, self.scores = agents, by, list(scores)
+        self.left_out = left_out
         self.unit = "" if by == "solved" else unit
         # Trajectories are compared by their logarithms, and fewer are better.
         is_count = by == "solved"
@@ -137,7 +141,7 @@ class Comparison:
     @cached_property
     def duels(self) -> list[Duel]:
         """The comparison in each panel."""
-        p = [statistics.sign_test(runs[:, 0] - runs[:, 1]) for runs in self._runs]
+        p = [statistics.permutation_test(runs[:, 0] - runs[:, 1]) for runs in self._runs]
         titles = [each.panel for each in self.scores]
         return [self._duel(*each) for each in zip(titles, self._runs, p, statistics.holm(p))]
 
@@ -147,11 +151,9 @@ class Comparison:
         if corrected < LEVEL:
             verdict = "better" if self._sign * gains.mean() > 0 else "worse"
         means = [*runs.mean(axis=0), gains.mean(), *statistics.bootstrap(gains)]
-        one, other, difference, low, high = self._shown(means).tolist()
+        one, other, change, low, high = self._shown(means).tolist()
         better = statistics.improvement(*(self._sign * runs).T)
-        return Duel(
-            panel, len(runs), one, other, difference, low, high, better, p, corrected, verdict
-        )
+        return Duel(panel, len(runs), one, other, change, low, high, better, p, corrected, verdict)
 
     @cached_property
     def iqms(self) -> list[tuple[float, float, float]]:
@@ -224,7 +226,9 @@ class Comparison:
             - verdict: whether the first agent is better or worse, if p is below 0.05.
         """
         if form == "csv":
-            return tables.as_csv([asdict(duel) for duel in self.duels], _names())
+            one, other = self.agents
+            named = {"agent": one, "than": other, "by": self.by}
+            return tables.as_csv(Duel, [asdict(duel) for duel in self.duels], **named)
         change = "ratio" if self.by == "solved" else "difference"
         head = ("problem", "seeds", *self.agents, change, "P", "p", "verdict")
         return tables.aligned([head, *map(self._cells, self.duels)], form)
@@ -235,7 +239,7 @@ class Comparison:
             str(duel.seeds),
             f"{duel.one:.{self._digits}f}",
             f"{duel.other:.{self._digits}f}",
-            f"{duel.difference:.3f} [{duel.low:.3f}, {duel.high:.3f}]",
+            f"{duel.change:.3f} [{duel.low:.3f}, {duel.high:.3f}]",
             f"{duel.improvement:.2f}",
             "<0.001" if duel.corrected < 0.001 else f"{duel.corrected:.3f}",
             duel.verdict,
@@ -251,20 +255,25 @@ class Comparison:
         """
         one, other = self.agents
         n, verdicts = len(self.duels), [duel.verdict for duel in self.duels]
-        means = [
-            f"{agent} {_with_ends(found, self._digits)}"
-            for agent, found in zip(self.agents, self.iqms)
+        lines = [
+            f"{one} is better than {other} in {verdicts.count('better')} of {n} "
+            f"{'panel' if n == 1 else 'panels'}, worse in {verdicts.count('worse')}, and "
+            f"undecided in {verdicts.count('undecided')}",
+            f"compared by {self.description}",
         ]
-        return "\n".join(
-            [
-                f"{one} is better than {other} in {verdicts.count('better')} of {n} "
-                f"{'panel' if n == 1 else 'panels'}, worse in {verdicts.count('worse')}, and "
-                f"undecided in {verdicts.count('undecided')}",
-                f"compared by {self.description}",
-                f"interquartile mean of all runs: {', '.join(means)}",
-                f"probability that a run of {one} is better: {_with_ends(self.improvement, 2)}",
+        if self.by == "solved":
+            reached = np.concatenate([each.reached for each in self.scores])
+            shares = [f"{agent} {share:.0%}" for agent, share in zip(self.agents, reached.mean(0))]
+            lines.append(f"runs solved in time: {', '.join(shares)}")
+        if self.unit or self.by == "solved" or n == 1:  # otherwise panels may differ in their unit
+            means = [
+                f"{agent} {_with_ends(found, self._digits)}"
+                for agent, found in zip(self.agents, self.iqms)
             ]
-        )
+            lines.append(f"interquartile mean of all runs: {', '.join(means)}")
+        better = _with_ends(self.improvement, 2)
+        lines.append(f"probability that a run of {one} is better: {better}")
+        return "\n".join([*lines, *filter(None, [self.left_out])])
 
     @property
     def description(self) -> str:
@@ -289,7 +298,7 @@ class Comparison:
         bands = zip(*self.profile(at))
         one, other = self.agents
         return duel_figure(
-            [Interval(d.panel, d.difference, d.low, d.high, d.verdict) for d in self.duels],
+            [Interval(d.panel, d.change, d.low, d.high, d.verdict) for d in self.duels],
             at,
             dict(zip(self.agents, bands)),
             change=f"{one} / {other}" if is_ratio else f"{one} minus {other}",
@@ -301,7 +310,3 @@ class Comparison:
 def _with_ends(found: tuple[float, float, float], digits: int) -> str:
     value, low, high = (f"{number:.{digits}f}" for number in found)
     return f"{value} [{low}, {high}]"
-
-
-def _names() -> list[str]:
-    return [field.name for field in fields(Duel)]

@@ -246,8 +246,8 @@ class Results:
             - "reward": sum of all returns, divided by the number of trajectories of any kind;
             - "final": mean return over the last `solved.window` episodes; if runs are solved by
               value, that of the final policy;
-            - "solved": number of trajectories until solved; a run that was not solved counts as
-              solved at its end.
+            - "solved": number of trajectories until solved, up to as many as all runs of the panel
+              have drawn; runs that are not solved by then count as equal.
 
             Rewards are divided by the optimal value, if that is known and positive in all panels.
 
@@ -541,52 +541,70 @@ def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward")
         raise ValueError(f"by must be one of {', '.join(MEASURES)}, got {by!r}")
     if one == other:
         raise StoreError(f"{one} cannot be compared with itself")
-    pairs: dict[str, list[tuple[tuple[Setting, Row], tuple[Setting, Row]]]] = {}
+    pairs: dict[str, list[_Pair]] = {}
     known: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
+    lone_seeds = lone_panels = 0
     for results in studies:
-        runs: dict[tuple[str, str, int], tuple[Setting, Row]] = {}
+        runs: dict[str, dict[int, dict[str, tuple[Setting, Row]]]] = {}
         for setting, row in results.done:
             known[setting.label] = None
-            runs[setting.panel, setting.label, row.seed] = (setting, row)
-        for (panel, label, seed), run in runs.items():
-            if label == one and (panel, other, seed) in runs:
+            if setting.label in (one, other):
+                seeds = runs.setdefault(setting.panel, {})
+                seeds.setdefault(row.seed, {})[setting.label] = (setting, row)
+        for panel, seeds in runs.items():
+            both = [(found[one], found[other]) for found in seeds.values() if len(found) == 2]
+            lone_seeds += len(seeds) - len(both) if both else 0
+            lone_panels += not both
+            new = [pair for pair in both if _keys(pair) not in seen]  # studies can share runs
+            seen.update(map(_keys, new))
+            if new:
                 title = panel if len(studies) == 1 else f"{results.study.name}: {panel}"
-                pairs.setdefault(title, []).append((run, runs[panel, other, seed]))
+                pairs[title] = new
     for label in (one, other):
         if label not in known:
             raise StoreError(f"there are no finished runs of {label!r}{suggest(label, known)}")
     if not pairs:
         raise StoreError(f"{one} and {other} have no seed in common in any panel")
-    optimal = [_optimum(*_place(run)) for both in pairs.values() for pair in both for run in pair]
+    every = [run for both in pairs.values() for pair in both for run in pair]
+    optimal = [_optimum(setting, row.seed) for setting, row in every]
     scaled = by != "solved" and all(best is not None and best > 0 for best in optimal)
+    if by == "solved" and all(row.solved_at is None for _, row in every):
+        raise StoreError(f"no run of {one} or {other} was solved: compare them by reward or final")
+    alone = {"seed": lone_seeds, "panel": lone_panels}
+    lone = [f"{n} {what}{'s' * (n > 1)}" for what, n in alone.items() if n]
     return Comparison(
         (one, other),
         by,
         [_scores(panel, both, by, scaled) for panel, both in pairs.items()],
         "as a share of the optimum" if scaled else "",
+        f"left out: {' and '.join(lone)} without finished runs of both" if lone else "",
     )
 
 
-def _scores(panel: str, both: Sequence[Any], by: By, scaled: bool) -> Scores:
-    runs = np.array([[_score(s, row, by, scaled) for s, row in pair] for pair in both], np.float64)
-    reached = [[by != "solved" or row.solved_at is not None for _, row in pair] for pair in both]
-    return Scores(panel, runs, np.array(reached, np.bool_))
+_Pair = tuple[tuple[Setting, Row], tuple[Setting, Row]]
+
+
+def _keys(pair: _Pair) -> tuple[str, str]:
+    (_, one), (_, other) = pair
+    return one.key, other.key
+
+
+def _scores(panel: str, both: Sequence[_Pair], by: By, scaled: bool) -> Scores:
+    if by != "solved":
+        runs = np.array([[_score(*run, by, scaled) for run in pair] for pair in both])
+        return Scores(panel, runs, np.ones(runs.shape, np.bool_))
+    limit = min(row.trajectories for pair in both for _, row in pair)
+    at = np.array([[row.solved_at or np.inf for _, row in pair] for pair in both])
+    return Scores(panel, np.minimum(at, limit), at <= limit)
 
 
 def _score(setting: Setting, row: Row, by: By, scaled: bool) -> float:
-    if by == "solved":
-        return row.trajectories if row.solved_at is None else row.solved_at
     score = row.final if by == "final" else row.average
-    if score is None:
-        return math.nan
+    assert score is not None
     if by == "reward":
         score *= setting.episodes / row.trajectories
     return score / (_optimum(setting, row.seed) or 1.0) if scaled else score
-
-
-def _place(run: tuple[Setting, Row]) -> tuple[Setting, int]:
-    setting, row = run
-    return setting, row.seed
 
 
 def export(studies: Sequence[Results], path: str | Path) -> None:

@@ -20,9 +20,9 @@ __all__ = [
     "improvement",
     "iqm",
     "median_with_censoring",
+    "permutation_test",
     "quartiles",
     "resamples",
-    "sign_test",
     "sliding_curve",
     "solved_at",
     "stratified",
@@ -289,7 +289,7 @@ def improvement(one: Array, other: Array) -> float:
     return float((larger + 0.5 * equal).mean())
 
 
-def sign_test(differences: Array) -> float:
+def permutation_test(differences: Array) -> float:
     """Return the p-value of a permutation test of whether the mean of paired differences is 0.
 
     If both agents are alike, each difference is as likely as its opposite. The p-value is the share
@@ -307,7 +307,7 @@ def sign_test(differences: Array) -> float:
 
     Examples
     --------
-    >>> sign_test(np.array([1.0, 2.0, 3.0, 4.0, 5.0])), sign_test(np.zeros(3))
+    >>> permutation_test(np.array([1.0, 2.0, 3.0, 4.0, 5.0])), permutation_test(np.zeros(3))
     (0.0625, 1.0)
     """
     differences = differences[differences != 0]

@@ -97,7 +97,7 @@ def summarise(panel: str, label: str, rows: Sequence[Row], measure: str = "retur
 def table(summaries: Sequence[Summary], form: Form = "text") -> str:
     """Return summaries as a table; the CSV form has all fields, the others the main ones."""
     if form == "csv":
-        return as_csv([vars(summary) for summary in summaries], [f.name for f in fields(Summary)])
+        return as_csv(Summary, [vars(summary) for summary in summaries])
     head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
     rows = [head, *(_cells(s) for s in summaries)]
     measures = [s.measure for s in summaries]
@@ -106,12 +106,16 @@ def table(summaries: Sequence[Summary], form: Form = "text") -> str:
     return aligned(rows, form)
 
 
-def as_csv(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Return records as comma-separated values, below a line with their names."""
+def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str:
+    """Return records of a dataclass as comma-separated values, below a line with their names.
+
+    more: further columns at the front, with the same value in each line.
+    """
     file = io.StringIO()
+    names = [*more, *(field.name for field in fields(kind))]
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({**more, **record} for record in records)
     return file.getvalue().rstrip()
 
 

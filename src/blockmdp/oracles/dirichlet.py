@@ -1091,8 +1091,8 @@ def _parts(bits: bool, x: Array) -> Iterator[NDArray[np.bool_]]:
 
 
 def _close_pairs(clusters: Clusters) -> Labels:
-    """Return all pairs of labels in use, the larger label first, (m, 2). If they are many, return
-    only those that cost least to merge.
+    """Return all pairs of labels in use, the one with more rows first, (m, 2). If they are many,
+    return only those that cost least to merge.
     """
     used = np.flatnonzero(clusters.counts)
     i, j = np.triu_indices(len(used), 1)

@@ -97,15 +97,17 @@ def duel_figure(
         left.set_xlabel(textwrap.fill(change, 40))
         for (agent, (share, low, high)), colour in zip(profiles.items(), (BLUE, ORANGE)):
             dashes = "-" if colour == BLUE else (0, (5, 1.5))
-            right.plot(x, share, color=colour, label=agent, linestyle=dashes)
-            right.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+            name, step = textwrap.fill(agent, 40), {"color": colour}
+            right.step(x, share, where="post", label=name, linestyle=dashes, **step)
+            right.fill_between(x, low, high, step="post", alpha=0.2, linewidth=0, **step)
+        is_short = sum(map(len, profiles)) < 30
         right.set_xlabel(textwrap.fill(score, 40))
         right.set_ylabel("share of all runs")
         right.set_ylim(-0.02, 1.02)
         right.yaxis.set_major_formatter(PercentFormatter(1.0))
         if is_ratio:
             _make_log(right)
-        right.legend(loc="best")
+        right.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1 + is_short, borderpad=0)
     return figure
 
 

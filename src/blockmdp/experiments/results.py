@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from blockmdp.plots.curves import Panel
 
-__all__ = ["Results"]
+__all__ = ["Results", "compare", "export"]
 
 POINTS = 200
 Y = Literal["average", "sliding"]

@@ -128,7 +128,7 @@ class PCID(DecodingAgent):
         P = np.zeros((H, S, A, S))  # of the labels found so far
         P[:, :, :, 0] = 1.0  # an action never tried leads to label 0
         R = np.zeros((H, S, A))
-        found, history = 1, []
+        found, history = fitted[0].n_labels, []
         for h in range(H):
             f = FittedDecoder.of(tuple(fitted), S)
             cover = [Policy(_homing(P, h, s, H), f) for s in range(found)]
@@ -173,7 +173,7 @@ class PCID(DecodingAgent):
             else:
                 g = _Network.fit(x, indicator, self.n_clusters, states[0])
             predicted = g.predict(x)
-            k = min(self.n_clusters, len(np.unique(predicted, axis=0)))
+            k = min(self.n_clusters, len(x))
             while True:
                 clusters = KMeans(k, n_init=10, random_state=states[1]).fit(predicted)
                 smallest = np.bincount(clusters.labels_, minlength=k).min()

@@ -184,7 +184,7 @@ class _Rows:
     def __init__(self) -> None:
         self.count = 0
         self._kept = np.empty((0, 0), np.uint64)
-        self._slots = np.full(2, -1, np.int64)
+        self._slots = np.empty(0, np.int64)  # room is made with the first row
 
     def rows(self, count: int) -> NDArray[np.uint64]:
         """Return the first `count` rows."""

@@ -72,11 +72,11 @@ class TSR:
         Call FixLabel, as in the paper.
     Z : LabelStandard
         Label standard data.
-    memory : int or None, default=None
+    memory : int or None
         Observations kept for further training, the newest; None keeps all.
-    record : bool, default=False
+    record : bool
         Keep every decoder in the history.
-    restart : int, default=0
+    restart : int
         Number of the restart, for the oracle's random states.
     """
 
@@ -91,9 +91,9 @@ class TSR:
     pool_levels: bool | Literal["auto"]
     fix_labels: bool
     Z: LabelStandard
-    memory: int | None = None
-    record: bool = False
-    restart: int = 0
+    memory: int | None
+    record: bool
+    restart: int
     f: FittedDecoder = field(default_factory=constant_decoder)
     Pi: list[Policy] = field(default_factory=list)
     data: Observations | None = None

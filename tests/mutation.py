@@ -249,8 +249,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=240, help="number of changes (default: 240)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--start", type=int, default=1, help="leave out the changes before this")
     args = parser.parse_args()
-    chosen = sample(args.only, args.count, args.seed)
+    chosen = sample(args.only, args.count, args.seed)[args.start - 1 :]
     needed = list(dict.fromkeys(name for _, tests in chosen for name in tests))
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
@@ -271,10 +272,10 @@ def main() -> None:
                 copies.put(mine)
 
         with ThreadPoolExecutor(args.jobs) as pool:
-            for i, ((mutant, _), caught) in enumerate(zip(chosen, pool.map(is_caught, chosen)), 1):
-                print(
-                    f"{i}/{len(chosen)} {'caught' if caught else 'SURVIVED'} {mutant}", flush=True
-                )
+            for i, ((mutant, _), caught) in enumerate(
+                zip(chosen, pool.map(is_caught, chosen)), args.start
+            ):
+                print(f"{i} {'caught' if caught else 'SURVIVED'} {mutant}", flush=True)
                 if not caught:
                     survivors.append(mutant)
     caught = len(chosen) - len(survivors)

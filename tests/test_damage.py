@@ -122,7 +122,7 @@ def test_a_store_of_another_format_is_refused(healthy, tmp_path, executor, capsy
     run = ["run", str(healthy / "study.toml"), "--out", str(tmp_path)]
     for change, words in (
         (+1, "was written by a newer blockmdp: upgrade to use it"),
-        (-1, "was written by an older blockmdp: choose another --out"),
+        (-2, "was written by an older blockmdp: choose another --out"),
     ):
         with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
             store.execute(f"PRAGMA user_version={FORMAT + change}")

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tomllib
@@ -27,7 +28,7 @@ from blockmdp.experiments import Results, Study, driver, statistics, tuning
 from blockmdp.experiments.catalogue import find, parameters
 from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.runs import Outcome, execute
-from blockmdp.experiments.store import Store
+from blockmdp.experiments.store import FILE, Store
 
 OWN = """
 import os
@@ -276,7 +277,7 @@ def test_curves_are_a_frame_of_points(results):
     curves = results.curves()
     assert len(curves) == 18 * 200
     assert list(curves) == [
-        *("panel", "agent", "seed", "episodes", "trajectories", "average", "sliding")
+        *("panel", "agent", "seed", "episodes", "trajectories", "average", "sliding", "regret")
     ]
     last = curves[curves.episodes == 400].set_index(["panel", "agent", "seed"])
     for setting, row in results.done:
@@ -284,6 +285,7 @@ def test_curves_are_a_frame_of_points(results):
         assert point.average == pytest.approx(row.average * 400 / row.trajectories)
         assert point.sliding == pytest.approx(row.final)
         assert point.trajectories == row.trajectories
+        assert point.regret == pytest.approx(0.5 * row.trajectories - row.average * 400)
 
 
 def test_a_summary_is_computed_from_its_seeds(results):
@@ -319,20 +321,23 @@ def test_a_study_can_be_run_from_python(ran, idle):
 
 # --- tables ---------------------------------------------------------------------------------------
 def test_a_text_table_has_a_line_for_each_summary(results):
-    head, *lines = results.table().splitlines()
-    assert re.split(r"  +", head) == [
-        *("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
-    ]
-    assert len(lines) == 7
-    assert [line.startswith("H = ") for line in lines] == [True, *[False] * 3, True, *[False] * 2]
-    assert re.split(r"  +", lines[3].strip()) == ["Unlucky", "0 (3 failed)", "-", "-", "-", "-"]
+    head, *lines = results.table(width=100).splitlines()
+    assert head.split() == ["agent", "solved", "at", "final", "value", "failed"]
+    assert len(lines) == 7 + 2
+    sections = [line for line in lines if not line.startswith("  ")]
+    assert sections == ["H = 3", "H = 4"]
+    assert lines[4].split() == ["Unlucky", "-", "-", "-", "-", "3"]
     summary = results.summaries()[1]
-    cells = re.split(r"  +", lines[1].strip())
-    assert cells[:2] == ["OracleQ-lat lr=0.1", "3"]
-    assert cells[2].startswith(f"{summary.solved:.0%} [{summary.solved_low:.2f}, ")
-    assert cells[4].startswith(f"{summary.final:.3f} [{summary.final_low:.3f}, ")
-    assert cells[5] == f"{summary.iqm:.3f}"
+    cells = re.split(r"  +", lines[2].strip())
+    assert cells[0] == "OracleQ-lat lr=0.1"
+    solved = round(3 * summary.solved)
+    assert cells[1].startswith(f"{solved} of 3 [{summary.solved_low:.2f}, ")
+    assert cells[3].startswith(f"{summary.final:.3f} [{summary.final_low:.3f}, ")
+    assert cells[4] == f"{summary.value:.3f}"
     assert not any(line.endswith(" ") for line in lines)
+    narrow = results.table(width=60).splitlines()
+    assert max(map(len, narrow)) <= 60 < max(map(len, lines))
+    assert not any("[" in line for line in narrow)
 
 
 def test_a_table_in_markdown_has_as_many_columns_in_each_row(results):
@@ -479,7 +484,8 @@ def test_status_shows_the_first_line_of_an_error_without_traceback(tmp_path, own
     assert "seed 1: exceeded the timeout of 3 s\n" in text
     assert "seed 0: ?\n" in text
     assert "... and 3 more\n" in text
-    assert Results(tmp_path).table().count("(2 failed)") == 4
+    lines = Results(tmp_path).table().splitlines()
+    assert sum(line.split()[-5:] == ["-", "-", "-", "-", "2"] for line in lines) == 4
     with pytest.raises(StoreError, match=r"study has no finished runs in "):
         Results(tmp_path).plot()
     assert Results(tmp_path).curves().empty
@@ -692,8 +698,10 @@ def test_results_can_be_drawn_if_the_module_of_their_problem_is_missing(tmp_path
         parameters.cache_clear()
     (tmp_path / "gone_too.py").unlink()
     results = Results(tmp_path / "out")
-    assert len(results.plot().axes) == 1
-    assert np.isnan(results.cells("regret")[0]).all()
+    for y in ("average", "value", "regret"):
+        assert len(results.plot(y).axes) == 1
+    assert results.panels()[0].optimum == 0.5
+    assert np.isfinite(results.cells("regret")[0]).all()
 
 
 def test_the_store_knows_the_whole_study_if_a_part_was_run(tmp_path):
@@ -839,8 +847,8 @@ def test_tables_and_figures_say_how_solved_was_measured(tmp_path, executor):
     changed = BY_VALUE | {"seeds": 1, "agent": BY_VALUE["agent"][:1]}
     valued = Study(changed, "valued").run(tmp_path, quiet=True)
     head, *rows = valued.table().splitlines()
-    assert re.split("  +", head)[4:6] == ["solved at", "by"]
-    assert all(re.split("  +", row)[-3] == "value" for row in rows)
+    assert head.split() == ["agent", "solved", "at", "by", "final", "value"]
+    assert all(re.split("  +", row)[-3] == "value" for row in rows if row.startswith("  "))
     assert [s.measure for s in valued.summaries()] == ["value", "value"]
     assert "| by |" in valued.table("markdown").splitlines()[0]
     assert "runs are solved by value" in valued.status().splitlines()
@@ -854,9 +862,90 @@ def test_tables_and_figures_say_how_solved_was_measured(tmp_path, executor):
 
 
 def test_tables_of_returns_are_as_before(results):
-    assert re.split("  +", results.table().splitlines()[0])[4:6] == ["solved at", "final mean"]
+    assert "by" not in results.table().splitlines()[0].split()
     assert "solved by" not in results.status()
     assert set(results.frame()["measure"]) == {"returns"}
+
+
+def test_a_run_that_cannot_be_judged_is_not_called_unsolved(tmp_path, executor):
+    document = {
+        "seeds": 1,
+        "episodes": 30,
+        "problem": [
+            {"name": "lock_bernoulli", "horizon": 2},
+            {"name": "lock_bernoulli", "horizon": 3, "solved": {"window": 20, "above": 0.9}},
+            {"name": "FrozenLake-v1", "is_slippery": False, "solved": {"window": 20}},
+        ],
+        "agent": [{"name": "URL", "oracle": "pca_kmeans"}],
+    }
+    results = Study(document, "odd").run(tmp_path, quiet=True)
+    assert not results.failed
+    reasons = [s.unjudged for s in results.summaries()]
+    assert reasons == [
+        "solved.window = 1000 is more than the 30 episodes of a run",
+        "",
+        "the optimal value is unknown: set solved.above",
+    ]
+    table = results.table()
+    assert table.count("n/a (1 run)") == 2
+    assert all(f"\nn/a: {reason}" in table for reason in reasons if reason)
+    assert np.isnan(results.cells()[0]).tolist() == [[True, False, True]]
+
+
+def test_the_exact_value_is_stored_along_each_run(tmp_path, executor):
+    document = {
+        "seeds": 2,
+        "episodes": 300,
+        "problem": {"name": "lock_bernoulli", "horizon": 3},
+        "agent": [{"name": "OnlineURL"}, {"name": "Tabular"}],
+    }
+    results = Study(document, "worth").run(tmp_path, quiet=True)
+    values = results.values()
+    agents = {"OnlineURL": bm.OnlineURL(), "OracleQ-lat": bm.Tabular()}
+    for setting, row in results.done:
+        agent = agents[setting.label]
+        agent.fit(bm.lock_bernoulli(3, seed=row.seed), 300, seed=row.seed, record="few")
+        assert row.average == agent.returns_.mean()  # recording changes nothing
+        assert (row.optimal, row.value) == (0.5, agent.value())
+        own = values[(values.agent == setting.label) & (values.seed == row.seed)]
+        assert own.value.tolist() == agent.values().tolist()
+        assert own.trajectories.tolist() == [s.trajectories for s in agent.snapshots_]
+        assert 15 <= len(own) <= 25
+    frame = results.frame()
+    lost = frame.optimal * frame.trajectories - frame.average * 300
+    assert frame.regret.tolist() == pytest.approx(lost.tolist())
+    (panel,) = results.panels("value")
+    assert [curve.mean[-1] for curve in panel.curves] == [
+        pytest.approx(own.groupby("seed").value.last().mean())
+        for _, own in values.groupby("agent", sort=False)
+    ]
+    (panel,) = results.panels("regret")
+    assert panel.optimum is None
+    with pytest.raises(ValueError, match="y must be one of average, sliding, regret, value"):
+        results.plot("worth")
+
+
+def test_a_store_of_the_last_version_gets_its_optima_when_the_study_is_run(tmp_path, executor):
+    document = {
+        "seeds": 2,
+        "episodes": 40,
+        "problem": {"name": "lock_bernoulli", "horizon": 2},
+        "agent": [{"name": "Tabular"}],
+    }
+    study = Study(document, "old")
+    study.run(tmp_path, quiet=True)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
+        store.executescript("DROP TABLE exact; PRAGMA user_version=2")
+    old = Results(tmp_path)
+    assert [row.optimal for _, row in old.done] == [None, None]
+    assert old.panels()[0].optimum is None
+    with pytest.raises(StoreError, match="no runs with a known value"):
+        old.plot("value")
+    done = len(executor.runs)
+    results = study.run(tmp_path, quiet=True)
+    assert len(executor.runs) == done  # nothing is repeated
+    assert [row.optimal for _, row in results.done] == [0.5, 0.5]
+    assert [row.value for _, row in results.done] == [None, None]
 
 
 def test_panels_with_other_lengths_and_scales_have_their_own_axes(tmp_path, executor):

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -147,10 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     _results_options(plot)
     plot.add_argument(
         "--y",
-        choices=("average", "sliding"),
+        choices=("average", "sliding", "value", "regret"),
         default="average",
         help="average: sum of all returns so far per trajectory; sliding: mean return of the last "
-        "episodes, as many as the study's solved.window (default: average)",
+        "episodes, as many as the study's solved.window; value: exact value of the policy at the "
+        "time; regret: optimal value for each trajectory, minus all returns (default: average)",
     )
     kind = plot.add_mutually_exclusive_group()
     kind.add_argument(
@@ -166,10 +168,10 @@ def _parser() -> argparse.ArgumentParser:
 
     table = command(
         *("table", _table, "summarise each agent on each problem"),
-        "Show for each problem and agent, over seeds: the fraction of runs that were solved, with "
-        "Wilson's 95 % interval; the median number of trajectories until solved ('unsolved' if "
-        "the median run was not solved); the mean return at the end, with a bootstrap 95 % "
-        "interval; and its interquartile mean (IQM).",
+        "Show for each problem and agent, over seeds: how many runs were solved, with Wilson's "
+        "95 % interval; the median number of trajectories until solved ('unsolved' if the median "
+        "run was not solved); the mean return at the end, with a bootstrap 95 % interval; and the "
+        "mean exact value of the final policy. In a narrow terminal there are no intervals.",
     )
     _results_options(table)
     _format_option(table)
@@ -515,7 +517,8 @@ def _table(args: argparse.Namespace) -> int:
     for i, results in enumerate(studies):
         if len(studies) > 1:
             print("" if i == 0 else "\n", f"{results.study.name}:", sep="")
-        print(results.table(args.format))
+        width = shutil.get_terminal_size((80, 24)).columns
+        print(results.table(args.format, width))
     return 0
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from blockmdp.policy import Policy
+if TYPE_CHECKING:
+    from blockmdp.policy import Policy
 
 __all__ = ["Level", "Refit", "Snapshot", "next_checkpoint"]
 
-DIGITS = 6  # binary digits of a checkpoint that are not 0 throughout
+MANY, FEW = 6, 2  # binary digits of a checkpoint that are not 0 throughout
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,19 @@ class Snapshot:
     policy: Policy
 
 
-def next_checkpoint(k: int) -> int:
+def next_checkpoint(k: int, digits: int = MANY) -> int:
     """Return the next checkpoint after k learning episodes, at which `record=True` keeps a policy.
 
     Up to 64, every episode is a checkpoint; later they are 1.6 % to 3.1 % apart. They are the
     numbers with six binary digits, followed by zeros. So they do not depend on the agent or on the
-    length of the fit.
+    length of the fit. With two digits they are 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 
     Parameters
     ----------
     k : int
         Learning episodes so far.
+    digits : int, default=6
+        Binary digits of a checkpoint before the zeros.
 
     Returns
     -------
@@ -52,7 +56,7 @@ def next_checkpoint(k: int) -> int:
     >>> next_checkpoint(0), next_checkpoint(64), next_checkpoint(1000)
     (1, 66, 1008)
     """
-    step = 1 << max(k.bit_length() - DIGITS, 0)
+    step = 1 << max(k.bit_length() - digits, 0)
     return (k // step + 1) * step
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 from blockmdp.simulators.block import BlockSimulator
 
-__all__ = ["accuracy", "confusion", "regret", "solved_from", "value"]
+__all__ = ["accuracy", "confusion", "regret", "solved_from", "value", "values"]
 
 
 def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int = 0) -> float:
@@ -63,12 +63,13 @@ def _value(mdp: BlockMDP, policy: Policy, labels: Callable[[int], NDArray[Any]])
             f"the policy has horizon {H} and {actions} actions, but {mdp.name} has horizon "
             f"{mdp.horizon} and {A} actions"
         )
+    if policy.decoder is None:
+        states = np.arange(S)
+        greedy = np.stack([policy.actions(states, h) for h in range(mdp.horizon)])
+        return mdp.value(np.eye(A)[greedy])
     on_states = np.empty((mdp.horizon, S, A))
     for h in range(mdp.horizon):
-        if policy.decoder is None:
-            actions = policy.act(np.arange(S), h)[:, None]
-        else:
-            actions = policy.actions(labels(h), h).reshape(S, -1)
+        actions = policy.actions(labels(h), h).reshape(S, -1)
         on_states[h] = (actions[:, :, None] == np.arange(A)).mean(axis=1)
     return mdp.value(on_states)
 
@@ -118,18 +119,63 @@ def solved_from(
         raise ValueError(f"share must be a number in (0, 1], got {share!r}")
     best = mdp.optimal_value()
     good = best - (1 - share + 1e-9) * abs(best)  # values have rounding errors
-    fresh = cache(lambda h: _fresh(mdp, h, samples, seed))
-    first, after, v = None, None, 0.0
-    for snapshot in reversed(snapshots):
-        policy = snapshot.policy
-        if after is None or policy.decoder is not after.decoder:  # else the labels are the same
-            labels = cache(partial(_decoded, policy, fresh))
-        if after is None or not _equal(policy, after):
-            v = _value(mdp, policy, labels)
+    backwards = [snapshot.policy for snapshot in reversed(snapshots)]
+    first = None
+    for snapshot, v in zip(reversed(snapshots), _values(mdp, backwards, samples, seed)):
         if v < good:
             break
-        first, after = snapshot.trajectories, policy
+        first = snapshot.trajectories
     return first
+
+
+def values(
+    mdp: BlockMDP, snapshots: Sequence[Snapshot], samples: int | None = None, seed: int = 0
+) -> NDArray[np.float64]:
+    """Compute the value of a learner's policy at each checkpoint.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        Problem to act in. A black box has no known value.
+    snapshots : sequence of Snapshot
+        Policies along the way: `snapshots_` of an agent.
+    samples : int or None, default=None
+        Fresh observations of each latent state at each level, as in `value`.
+    seed : int, default=0
+        Seed of these observations.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Expected return of an episode.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> agent = bm.Tabular(bm.UCBVI(bonus=0.1)).fit(m, episodes=64, record="few")
+    >>> [snapshot.k for snapshot in agent.snapshots_]
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+    >>> values(m, agent.snapshots_)[-4:]
+    array([0.1, 0.5, 0.5, 0.5])
+    """
+    policies = [snapshot.policy for snapshot in snapshots]
+    return np.array(list(_values(mdp, policies, samples, seed)))
+
+
+def _values(
+    mdp: BlockMDP, policies: Sequence[Policy], samples: int | None, seed: int
+) -> Iterator[float]:
+    """Yield the value of each policy, all on the same observations."""
+    fresh = cache(lambda h: _fresh(mdp, h, samples, seed))
+    last, v = None, 0.0
+    for policy in policies:
+        if last is None or policy.decoder is not last.decoder:  # else the labels are the same
+            labels = cache(partial(_decoded, policy, fresh))
+        if last is None or not _equal(policy, last):
+            v = _value(mdp, policy, labels)
+        yield v
+        last = policy
 
 
 def _equal(one: Policy, other: Policy) -> bool:

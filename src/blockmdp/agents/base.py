@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from blockmdp import measures
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
-from blockmdp.history import Level, Refit, Snapshot
+from blockmdp.history import FEW, MANY, Level, Refit, Snapshot
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
@@ -95,7 +95,7 @@ class Agent(ABC):
         *,
         engine: Engine = "auto",
         horizon: int | None = None,
-        record: bool = False,
+        record: bool | Literal["few"] = False,
     ) -> Self:
         """Learn from scratch.
 
@@ -118,11 +118,12 @@ class Agent(ABC):
             "stepwise" steps through the Gymnasium environment.
         horizon : int or None, default=None
             Longest episode, for a Gymnasium environment that does not state it.
-        record : bool, default=False
-            Keep the greedy policy at checkpoints in `snapshots_`, for `solved_from` and `plot`, and
-            policies in the entries of `history_`. The result is the same. There is a checkpoint
-            after each of the first 64 episodes, and later one every 2 to 3 %. A vector of
-            environments has none.
+        record : bool or "few", default=False
+            Keep the greedy policy at checkpoints in `snapshots_`, for `solved_from`, `values` and
+            `plot`, and policies in the entries of `history_`. The result is the same. There is a
+            checkpoint after each of the first 64 episodes, and later one every 2 to 3 %. "few"
+            keeps nothing in `history_`, and has checkpoints after 1, 2, 3, 4, 6, 8, 12, 16, ...
+            episodes. A vector of environments has none.
 
         Returns
         -------
@@ -131,9 +132,12 @@ class Agent(ABC):
         """
         episodes = check_integer("episodes", episodes)
         simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
+        if record not in (True, False, "few"):
+            raise ValueError(f"record must be True, False or 'few', got {record!r}")
         simulator.snapshots = [] if record else None
+        simulator.digits = FEW if record == "few" else MANY
         with one_thread():
-            self._fit(simulator, episodes, record)
+            self._fit(simulator, episodes, record is True)
         self.snapshots_ = simulator.snapshots or []
         if record:
             end = Snapshot(len(self.returns_), simulator.episodes, self.policy_)
@@ -203,10 +207,30 @@ class Agent(ABC):
         int or None
             Trajectories of all kinds until then; None if the policy is not good at the end.
         """
-        mdp = self._known("solved_from", on)
-        if not self.snapshots_:
-            raise ValueError("solved_from needs the policies of the fit: call fit with record=True")
+        mdp = self._recorded("solved_from", on)
         return measures.solved_from(mdp, self.snapshots_, share, samples, self.seed_)
+
+    def values(
+        self, samples: int | None = None, *, on: BlockMDP | None = None
+    ) -> NDArray[np.float64]:
+        """Compute the value of the greedy policy at each checkpoint.
+
+        See `blockmdp.measures.values`. It needs `fit(..., record=True)`.
+
+        Parameters
+        ----------
+        samples : int or None, default=None
+            Fresh observations of each state at each level, as in `solved_from`.
+        on : BlockMDP or None, default=None
+            Problem to act in; None is the one that was learnt.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Expected return of an episode, for each entry of `snapshots_`.
+        """
+        mdp = self._recorded("values", on)
+        return measures.values(mdp, self.snapshots_, samples, self.seed_)
 
     def save(self, path: str | Path) -> None:
         """Write the learnt policy to a file that `blockmdp.load` reads.
@@ -250,6 +274,13 @@ class Agent(ABC):
                 f"{what} needs the latent states of a BlockMDP, but this agent was fitted to a "
                 "black box"
             )
+        return mdp
+
+    def _recorded(self, what: str, on: BlockMDP | None) -> BlockMDP:
+        """Return the Block MDP to measure the policies of the fit on."""
+        mdp = self._known(what, on)
+        if not self.snapshots_:
+            raise ValueError(f"{what} needs the policies of the fit: call fit with record=True")
         return mdp
 
 

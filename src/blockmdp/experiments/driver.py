@@ -14,11 +14,13 @@ from pathlib import Path
 
 from blockmdp.experiments.cluster import Cluster
 from blockmdp.experiments.errors import Interrupted
+from blockmdp.experiments.parts import takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor, Pool
 from blockmdp.experiments.progress import Progress
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.runs import Outcome
+from blockmdp.experiments.runs import Outcome, optimum
+from blockmdp.experiments.settings import canonical
 from blockmdp.experiments.store import Store
 
 __all__ = ["cores", "run_studies"]
@@ -85,6 +87,7 @@ def run_studies(
         for study in studies:
             store.register(study)
         store.announce(study=studies[-1].name, jobs=jobs or cores())
+        _add_optima(store, studies)
         finished = store.done() | (set() if retry_failed else store.failed())
         bars = {
             run.key: (run, run.setting.panel if len(studies) == 1 else study.name)
@@ -107,6 +110,23 @@ def run_studies(
                             progress.warn(f"failed: {run}: {_last_line(outcome)}")
                         progress.tick(bars[run.key][1], failed, executor.state())
     return [Results(out, study) for study in studies]
+
+
+def _add_optima(store: Store, studies: Sequence[Plan]) -> None:
+    """Complete the runs of earlier versions, which did not store the optimal value."""
+    old = store.done() - store.with_optimum()
+    if not old:
+        return
+    known: dict[tuple[str, int], float | None] = {}
+    for study in studies:
+        for run in study.runs():
+            if run.key in old:
+                old.remove(run.key)
+                problem = run.setting.problem
+                place = canonical(problem), run.seed if takes_seed(problem) else 0
+                if place not in known:
+                    known[place] = optimum(problem, run.seed)
+                store.add_optimum(run, known[place])
 
 
 def _executor(

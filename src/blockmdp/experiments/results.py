@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,11 +18,10 @@ from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
 from blockmdp.experiments.errors import StoreError, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
-from blockmdp.experiments.parts import build, takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.progress import duration
-from blockmdp.experiments.runs import Curve, optimal_value
-from blockmdp.experiments.settings import Setting, canonical
+from blockmdp.experiments.runs import Curve, Values
+from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row, Store
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Results", "compare", "export"]
 
 POINTS = 200
-Y = Literal["average", "sliding"]
+CURVES = ("average", "sliding", "regret")  # columns of `curves`
+Y = Literal["average", "sliding", "value", "regret"]
 Of = Literal["solved", "regret"]
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -142,6 +142,9 @@ class Results:
               was;
             - `measure`: by what it counts as solved, "returns" or "value";
             - `trajectories`: trajectories of all kinds that were drawn;
+            - `optimal`: optimal value of the problem, missing for a black box;
+            - `value`: value of the final policy, computed from the model, missing for a black box;
+            - `regret`: `optimal` for each trajectory of any kind, minus all returns;
             - `seconds`: time that the run took;
             - `error`: traceback of a failed run, missing if it did not fail;
             - `problem.*`, `agent.*`, `episodes`: every parameter by its dotted name, such as
@@ -167,7 +170,9 @@ class Results:
             - `episodes`: learning episodes so far;
             - `trajectories`: trajectories of all kinds so far;
             - `average`: sum of all returns so far, divided by `trajectories`;
-            - `sliding`: mean return of the last `solved.window` episodes.
+            - `sliding`: mean return of the last `solved.window` episodes;
+            - `regret`: optimal value for each trajectory so far, minus the returns so far; missing
+              for a black box.
         """
         import pandas as pd
 
@@ -184,11 +189,42 @@ class Results:
                             "seed": row.seed,
                             "episodes": c.episodes,
                             "trajectories": c.trajectories,
-                            "average": _y(c, "average", setting),
-                            "sliding": _y(c, "sliding", setting),
+                            **{y: _y(c, y, setting, row) for y in CURVES},
                         }
                     )
                 )
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def values(self) -> pd.DataFrame:
+        """Return a frame with the exact value of the policy at about 20 points of each run.
+
+        Returns
+        -------
+        DataFrame
+            Runs of black boxes have no rows. The columns are:
+
+            - `panel`, `agent`, `seed`: title of the panel, label of the agent, seed of the run;
+            - `trajectories`: trajectories of all kinds so far;
+            - `value`: expected return of the greedy policy at that point, computed from the model;
+            - `optimal`: optimal value of the problem.
+        """
+        import pandas as pd
+
+        stored = self._values()
+        parts = [
+            pd.DataFrame(
+                {
+                    "panel": setting.panel,
+                    "agent": setting.label,
+                    "seed": row.seed,
+                    "trajectories": stored[row.key].trajectories,
+                    "value": stored[row.key].value,
+                    "optimal": row.optimal,
+                }
+            )
+            for setting, row in self.done
+            if row.key in stored
+        ]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def summaries(self) -> list[tables.Summary]:
@@ -199,20 +235,22 @@ class Results:
         list of Summary
             In the order of the study.
         """
-        groups: dict[tuple[str, str, str], list[Row]] = {}
+        groups: dict[str, tuple[Setting, list[Row]]] = {}
         for setting, row in self.rows:
-            groups.setdefault((setting.panel, setting.label, setting.measure), []).append(row)
+            groups.setdefault(setting.key, (setting, []))[1].append(row)
         order = {panel: i for i, panel in enumerate(self.study.panels)}
-        pairs = sorted(groups.items(), key=lambda item: order[item[0][0]])
-        return [tables.summarise(panel, label, rows, by) for (panel, label, by), rows in pairs]
+        found = sorted(groups.values(), key=lambda pair: order[pair[0].panel])
+        return [tables.summarise(setting, rows) for setting, rows in found]
 
-    def table(self, form: Literal["text", "csv", "markdown"] = "text") -> str:
+    def table(self, form: Literal["text", "csv", "markdown"] = "text", width: int = 80) -> str:
         """Return a table with one row for each agent in each panel.
 
         Parameters
         ----------
         form : {"text", "csv", "markdown"}, default="text"
             Format of the table.
+        width : int, default=80
+            Columns of text. A table that is wider leaves out intervals.
 
         Returns
         -------
@@ -220,18 +258,19 @@ class Results:
             The CSV form has all fields of `Summary`. The other forms have these columns, with 95 %
             intervals in brackets:
 
-            - problem: title of the panel;
+            - problem: title of the panel, in text above its agents;
             - agent: label of the agent;
-            - runs: number of finished runs, and of failed ones;
-            - solved: fraction of the runs that were solved, with Wilson's interval;
-            - solved at: median number of trajectories until solved; "unsolved" if the median run
-              was not solved, "-" if none was;
+            - solved: how many of the finished runs were solved, with Wilson's interval; "n/a" if
+              that cannot be judged, with the reason below the table;
+            - at: median number of trajectories until solved; "unsolved" if the median run was not
+              solved, "-" if none was;
             - by: how this was measured, "returns" or "value", unless all are "returns";
-            - final mean: mean return over the last `solved.window` episodes, or value of the final
+            - final: mean return over the last `solved.window` episodes, or value of the final
               policy, with a bootstrap interval;
-            - IQM: interquartile mean of the same.
+            - value: mean of the exact value of the final policy, "-" for a black box;
+            - failed: number of failed runs, if there are any.
         """
-        return tables.table(self.summaries(), form)
+        return tables.table(self.summaries(), form, width)
 
     def compare(self, one: str, other: str, by: By = "reward") -> Comparison:
         """Compare two agents, seed by seed.
@@ -330,8 +369,8 @@ class Results:
 
         Parameters
         ----------
-        y : {"average", "sliding"}, default="average"
-            Quantity on the y-axis, a column of `curves`.
+        y : {"average", "sliding", "value", "regret"}, default="average"
+            Quantity on the y-axis, a column of `curves` or `values`.
 
         Returns
         -------
@@ -340,23 +379,28 @@ class Results:
         """
         from blockmdp.plots import curves as plots  # here, because matplotlib takes a second
 
-        curves = self._curves()
-        groups: dict[str, dict[str, list[tuple[Setting, Curve]]]] = {}
+        if y not in (*CURVES, "value"):
+            raise ValueError(f"y must be one of {', '.join((*CURVES, 'value'))}, got {y!r}")
+        stored: dict[str, Any] = self._values() if y == "value" else self._curves()
+        groups: dict[str, dict[str, list[tuple[Any, Matrix]]]] = {}
+        optima: dict[str, dict[int, float | None]] = {}
         for setting, row in self.done:
-            if row.key in curves:
+            if row.key in stored and not (y == "regret" and row.optimal is None):
+                run = stored[row.key]
+                line = run.value if y == "value" else _y(run, y, setting, row)
                 labels = groups.setdefault(setting.panel, {})
-                labels.setdefault(setting.label, []).append((setting, curves[row.key]))
+                labels.setdefault(setting.label, []).append((run.trajectories, line))
+                optima.setdefault(setting.panel, {})[row.seed] = row.optimal
         panels = []
         for panel in self.study.panels:
-            if panel not in groups:
-                continue
-            labels = groups[panel]
             lines = []
-            for label, members in labels.items():
-                x, ys = _common([(c.trajectories, _y(c, y, setting)) for setting, c in members])
+            for label, members in groups.get(panel, {}).items():
+                x, ys = _common(members, hold=y == "value")
                 lines.append(plots.Curve(label, x, ys.mean(axis=0), ys.std(axis=0)))
-            setting = next(iter(labels.values()))[0][0]
-            panels.append(plots.Panel(panel, lines, _optimum(setting)))
+            if lines:
+                known = [best for best in optima[panel].values() if best is not None]
+                best = float(np.mean(known)) if known and y != "regret" else None
+                panels.append(plots.Panel(panel, lines, best))
         return panels
 
     def growth(self, parameter: str) -> list[Panel]:
@@ -417,8 +461,8 @@ class Results:
         Returns
         -------
         values : ndarray of shape (n_agents, n_panels)
-            The medians. NaN where there is no run, or where the optimal value is unknown or not
-            positive.
+            The medians. NaN where there is no run, where it cannot be judged whether a run is
+            solved, or where the optimal value is unknown or not positive.
         agents, panels : list of str
             Labels of the rows and titles of the columns, in the order of the study.
         """
@@ -433,11 +477,14 @@ class Results:
         panels = [panel for panel in self.study.panels if any(panel == p for _, p in groups)]
         values = np.full((len(agents), len(panels)), np.nan)
         for (label, panel), runs in groups.items():
-            values[agents.index(label), panels.index(panel)] = (
-                statistics.median_with_censoring([row.solved_at for _, row in runs])
-                if of == "solved"
-                else np.median([_regret(setting, row) for setting, row in runs])
-            )
+            rows = [row for _, row in runs]
+            if of == "regret":
+                cell = np.median([_lost(setting, row) for setting, row in runs])
+            elif tables.unjudged(runs[0][0], rows):
+                cell = np.nan
+            else:
+                cell = statistics.median_with_censoring([row.solved_at for row in rows])
+            values[agents.index(label), panels.index(panel)] = cell
         return values, agents, panels
 
     def plot_map(self, of: Of = "solved") -> Figure:
@@ -472,9 +519,11 @@ class Results:
 
         Parameters
         ----------
-        y : {"average", "sliding"}, default="average"
-            Quantity on the y-axis of learning curves: the sum of all returns so far per trajectory,
-            or the mean return of the last `solved.window` episodes.
+        y : {"average", "sliding", "value", "regret"}, default="average"
+            Quantity on the y-axis of learning curves: the sum of all returns so far per trajectory;
+            the mean return of the last `solved.window` episodes; the exact value of the greedy
+            policy; or the optimal value for each trajectory so far, minus all returns so far. The
+            last two need a Block MDP.
         against : str or None, default=None
             A numeric parameter of the problem, such as "horizon". If given, draw how the number of
             trajectories until solved grows with it, instead of learning curves.
@@ -505,9 +554,20 @@ class Results:
             return plots.growth(panels, x_label=x_label, y_label=y_label)
         panels = self.panels(y)
         if not panels:
+            if self.done:
+                raise StoreError(
+                    f"{self.study.name} has no runs with a known {y}: it needs a Block MDP, and an "
+                    "agent and a store of this version"
+                )
             raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
-        words = "average reward" if y == "average" else "sliding mean reward"
-        return plots.learning_curves(panels, columns=_columns(self.study), y_label=words)
+        words = {
+            "average": "average reward",
+            "sliding": "sliding mean reward",
+            "value": "value of the policy",
+            "regret": "regret",
+        }
+        columns = _columns(self.study)
+        return plots.learning_curves(panels, columns=columns, y_label=words[y], log_x=y == "value")
 
     @property
     def _measures(self) -> str:
@@ -518,6 +578,11 @@ class Results:
         with Store(self.directory, warn=self._warn) as store:
             data = store.curves(row.key for _, row in self.done)
         return {key: Curve.from_bytes(curve) for key, curve in data.items()}
+
+    def _values(self) -> dict[str, Values]:
+        with Store(self.directory, warn=self._warn) as store:
+            data = store.values(row.key for _, row in self.done)
+        return {key: Values.from_bytes(values) for key, values in data.items()}
 
 
 def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward") -> Comparison:
@@ -567,7 +632,7 @@ def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward")
     if not pairs:
         raise StoreError(f"{one} and {other} have no seed in common in any panel")
     every = [run for both in pairs.values() for pair in both for run in pair]
-    optimal = [_optimum(setting, row.seed) for setting, row in every]
+    optimal = [row.optimal for _, row in every]
     scaled = by != "solved" and all(best is not None and best > 0 for best in optimal)
     if by == "solved" and all(row.solved_at is None for _, row in every):
         raise StoreError(f"no run of {one} or {other} was solved: compare them by reward or final")
@@ -600,11 +665,9 @@ def _scores(panel: str, both: Sequence[_Pair], by: By, scaled: bool) -> Scores:
 
 
 def _score(setting: Setting, row: Row, by: By, scaled: bool) -> float:
-    score = row.final if by == "final" else row.average
+    score = row.final if by == "final" else tables.total(setting, row) / row.trajectories
     assert score is not None
-    if by == "reward":
-        score *= setting.episodes / row.trajectories
-    return score / (_optimum(setting, row.seed) or 1.0) if scaled else score
+    return score / (row.optimal or 1.0) if scaled else score
 
 
 def export(studies: Sequence[Results], path: str | Path) -> None:
@@ -659,6 +722,9 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
         "solved_at": row.solved_at,
         "measure": setting.measure,
         "trajectories": row.trajectories,
+        "optimal": row.optimal,
+        "value": row.value,
+        "regret": None if row.error is not None else tables.regret(setting, row),
         "seconds": row.seconds,
         "error": row.error,
         **flat,
@@ -668,49 +734,40 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
     }
 
 
-def _y(curve: Curve, y: Y, setting: Setting) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _y(curve: Curve, y: str, setting: Setting, row: Row) -> Matrix:
     if y == "average":
         return statistics.average_curve(curve.trajectories, curve.total)
+    if y == "regret":
+        best = math.nan if row.optimal is None else row.optimal
+        return np.asarray(best * curve.trajectories - curve.total, np.float64)
     return statistics.sliding_curve(curve.episodes, curve.total, setting.solved["window"])
 
 
-def _common(lines: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+def _common(lines: Sequence[tuple[Any, Any]], hold: bool = False) -> tuple[Any, Any]:
     """Return the curves of several runs at common x, of shapes (points,) and (runs, points).
 
     The common x goes from the median start to the median end of the runs. A run keeps its first and
-    last value outside of its own range.
+    last value outside of its own range. Between two points it is interpolated, or, with `hold`,
+    keeps the value of the first one; then x is spaced geometrically.
     """
     xs = [x for x, _ in lines]
     if all(np.array_equal(x, xs[0]) for x in xs[1:]):
         return xs[0].astype(np.float64), np.stack([y for _, y in lines])
     low = np.median([x[0] for x in xs])
     high = np.median([x[-1] for x in xs])
+    if hold:
+        x = np.geomspace(low, high, POINTS)
+        at = [np.maximum(np.searchsorted(own, x, side="right") - 1, 0) for own, _ in lines]
+        return x, np.stack([y[i] for i, (_, y) in zip(at, lines)])
     x = np.linspace(low, high, POINTS)
     return x, np.stack([np.interp(x, own, y) for own, y in lines])
 
 
-def _regret(setting: Setting, row: Row) -> float:
-    """Return how many optimal returns a run lost, NaN if that is unknown."""
-    best = _optimum(setting, row.seed)
-    if best is None or best <= 0 or row.average is None:
-        return math.nan
-    return row.trajectories - row.average * setting.episodes / best
-
-
-def _optimum(setting: Setting, seed: int = 0) -> float | None:
-    """Return the optimal value of a setting's problem, None if it is unknown."""
-    try:
-        return _optimum_of(
-            canonical(setting.problem), seed if takes_seed(setting.problem) else None
-        )
-    except Exception:  # a user's problem that cannot be made here
-        return None
-
-
-@cache
-def _optimum_of(problem: str, seed: int | None) -> float | None:
-    own = {} if seed is None else {"seed": seed}
-    return optimal_value(build("problem", json.loads(problem), **own))
+def _lost(setting: Setting, row: Row) -> float:
+    """Return the regret in optimal returns, NaN if that is unknown."""
+    lost = tables.regret(setting, row)
+    known = lost is not None and row.optimal is not None and row.optimal > 0
+    return lost / row.optimal if known else math.nan  # type: ignore[operator]
 
 
 def _columns(plan: Plan) -> int:

@@ -14,7 +14,7 @@ import traceback
 import zlib
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,22 @@ from blockmdp import __version__
 from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
 from blockmdp.experiments.parts import build, import_parts, takes_seed
+from blockmdp.history import FEW, next_checkpoint
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["Curve", "Outcome", "environment", "execute", "optimal_value", "prepare"]
+if TYPE_CHECKING:
+    from blockmdp.agents import Agent
+
+__all__ = [
+    "Curve",
+    "Outcome",
+    "Values",
+    "environment",
+    "execute",
+    "optimal_value",
+    "optimum",
+    "prepare",
+]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -56,16 +69,47 @@ class Curve:
 
     def to_bytes(self) -> bytes:
         """Return the arrays as compressed bytes."""
-        arrays = (self.episodes, self.trajectories, self.total)
-        return zlib.compress(
-            b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
-        )
+        return _packed(self.episodes, self.trajectories, self.total)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Curve:
         """Return the curve that `to_bytes` wrote."""
-        rows = np.frombuffer(zlib.decompress(data), "<i8").reshape(3, -1)
-        return cls(rows[0], rows[1], rows[2].view("<f8"))
+        episodes, trajectories, total = _unpacked(data, 3)
+        return cls(episodes, trajectories, total.view("<f8"))
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What the greedy policy was worth at about 20 points of a run.
+
+    Attributes
+    ----------
+    trajectories : ndarray of shape (points,)
+        Trajectories of all kinds so far.
+    value : ndarray of shape (points,)
+        Value of the policy, computed from the model.
+    """
+
+    trajectories: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def to_bytes(self) -> bytes:
+        """Return the arrays as compressed bytes."""
+        return _packed(self.trajectories, self.value)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Values:
+        """Return the values that `to_bytes` wrote."""
+        trajectories, value = _unpacked(data, 2)
+        return cls(trajectories, value.view("<f8"))
+
+
+def _packed(*arrays: NDArray[Any]) -> bytes:
+    return zlib.compress(b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays))
+
+
+def _unpacked(data: bytes, rows: int) -> NDArray[np.int64]:
+    return np.frombuffer(zlib.decompress(data), "<i8").reshape(rows, -1)
 
 
 @dataclass(frozen=True)
@@ -90,6 +134,13 @@ class Outcome:
         Trajectories by kind.
     curve : bytes
         A `Curve`, as bytes.
+    optimal : float or None
+        Optimal value of the problem; None for a black box.
+    value : float or None
+        Value of the final policy, computed from the model; None for a black box, and for an agent
+        that is no `blockmdp.Agent`.
+    values : bytes
+        `Values` of the policies before, as bytes; empty if there are none.
     seconds : float
         Time that the run took.
     environment : dict
@@ -103,6 +154,9 @@ class Outcome:
     trajectories: int = 0
     ledger: dict[str, int] = field(default_factory=dict)
     curve: bytes = b""
+    optimal: float | None = None
+    value: float | None = None
+    values: bytes = b""
     seconds: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
 
@@ -141,11 +195,15 @@ def execute(config: dict[str, Any], seed: int) -> Outcome:
 
 
 def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
-    problem_seed = {"seed": seed} if takes_seed(config["problem"]) else {}
-    problem = build("problem", config["problem"], **problem_seed)
+    from blockmdp.agents import Agent  # here, because who looks at results need not wait for it
+
+    problem = _problem(config["problem"], seed)
     agent = build("agent", config["agent"])
+    optimal = optimal_value(problem)
     by_value = config["solved"].get("measure") == "value"
-    agent.fit(problem, config["episodes"], seed=seed, **({"record": True} if by_value else {}))
+    record = True if by_value else "few"
+    recorded = optimal is not None and isinstance(agent, Agent)
+    agent.fit(problem, config["episodes"], seed=seed, **({"record": record} if recorded else {}))
     returns = np.asarray(agent.returns_, np.float64)
     if not (returns.ndim == 1 and returns.size and np.isfinite(returns).all()):
         raise ValueError("the agent's returns_ must be finite numbers, one for each episode")
@@ -155,10 +213,11 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     curve = Curve(at, drawn[at - 1], np.cumsum(returns)[at - 1])
     window = config["solved"]["window"]
     final = float(returns[0 if window == "all" else -window :].mean())
+    exact = _exact(agent) if recorded else {}
     if by_value:
-        solved_at, final = agent.solved_from(config["solved"]["share"]), agent.value()
+        solved_at, final = agent.solved_from(config["solved"]["share"]), exact["value"]
     else:
-        threshold = _threshold(config["solved"], problem)
+        threshold = _threshold(config["solved"], optimal)
         solved = None if threshold is None else statistics.solved_at(returns, threshold, window)
         solved_at = None if solved is None else int(drawn[solved - 1])
     ledger = {str(kind): int(n) for kind, n in getattr(agent, "ledger_", {}).items()}
@@ -169,14 +228,31 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
         "trajectories": sum(ledger.values()) or int(drawn[-1]),
         "ledger": ledger,
         "curve": curve.to_bytes(),
+        "optimal": optimal,
+        **exact,
     }
 
 
-def _threshold(solved: dict[str, Any], problem: Any) -> float | None:
+def _problem(config: dict[str, Any], seed: int) -> Any:
+    return build("problem", config, **({"seed": seed} if takes_seed(config) else {}))
+
+
+def _exact(agent: Agent) -> dict[str, Any]:
+    """Measure the policies of a recorded fit."""
+    from blockmdp import measures
+
+    few = [s for s in agent.snapshots_[:-1] if next_checkpoint(s.k - 1, FEW) == s.k]
+    few.append(agent.snapshots_[-1])
+    assert agent.mdp_ is not None
+    values = measures.values(agent.mdp_, few, None, agent.seed_)
+    at = np.array([snapshot.trajectories for snapshot in few])
+    return {"value": agent.value(), "values": Values(at, values).to_bytes()}
+
+
+def _threshold(solved: dict[str, Any], best: float | None) -> float | None:
     """Return the mean return from which a run counts as solved, None if it is unknown."""
     if solved["above"] is not None:
         return float(solved["above"])
-    best = optimal_value(problem)
     return None if best is None else best - (1 - float(solved["share"])) * abs(best)
 
 
@@ -184,6 +260,14 @@ def optimal_value(problem: Any) -> float | None:
     """Return the optimal value of a problem, None if its model is unknown."""
     mdp = problem if isinstance(problem, BlockMDP) else mdp_of(problem)
     return None if mdp is None else mdp.optimal_value()
+
+
+def optimum(config: dict[str, Any], seed: int) -> float | None:
+    """Return the optimal value of the problem of a run, None if it is unknown."""
+    try:
+        return optimal_value(_problem(config, seed))
+    except Exception:  # a user's problem that cannot be made here
+        return None
 
 
 @functools.cache

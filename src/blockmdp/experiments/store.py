@@ -27,7 +27,7 @@ from blockmdp.experiments.settings import Run
 __all__ = ["FILE", "Row", "Store"]
 
 FILE = "runs.sqlite"
-FORMAT = 2
+FORMAT = 3  # 2 had no table `exact`
 BLOCK = 1024  # rows copied at a time from a damaged file; each takes at least 64 bytes
 REPAIR = "run the study again to repair it"
 
@@ -41,6 +41,10 @@ CREATE TABLE runs (
 CREATE TABLE curves (key TEXT PRIMARY KEY, curve BLOB, checksum TEXT);
 CREATE TABLE settings (key TEXT PRIMARY KEY, content TEXT, checksum TEXT);
 """
+_EXACT = """
+CREATE TABLE exact (
+    key TEXT PRIMARY KEY, optimal REAL, value REAL, "values" BLOB, checksum TEXT);
+"""
 _COLUMNS = {
     "studies": ("name", "document", "folder", "updated"),
     "runs": (
@@ -49,6 +53,7 @@ _COLUMNS = {
     ),
     "curves": ("key", "curve"),
     "settings": ("key", "content"),
+    "exact": ("key", "optimal", "value", '"values"'),
 }
 
 
@@ -79,6 +84,10 @@ class Row(NamedTuple):
         When it was finished, in seconds since 1970.
     environment : str
         Versions and machine, as JSON.
+    optimal : float or None, default=None
+        Optimal value of the problem; None if it is unknown.
+    value : float or None, default=None
+        Value of the final policy; None if it is unknown.
     """
 
     key: str
@@ -93,6 +102,8 @@ class Row(NamedTuple):
     seconds: float
     finished: float
     environment: str
+    optimal: float | None = None
+    value: float | None = None
 
 
 class Store:
@@ -190,8 +201,10 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            if not self._has_tables(connection):
-                connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+            old = self._has_tables(connection)
+            if _schema(connection) != _SCHEMA:
+                new = _EXACT if old else _TABLES + _EXACT
+                connection.executescript(f"BEGIN; {new} PRAGMA user_version={FORMAT}; COMMIT;")
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
@@ -206,9 +219,9 @@ class Store:
         if version > FORMAT:
             raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
         schema = _schema(connection)
-        if schema and schema != _SCHEMA:
+        if schema and schema not in (_SCHEMA, _SCHEMA_2):
             raise sqlite3.DatabaseError("its tables are not those of a store")
-        if schema and 0 < version < FORMAT:
+        if schema and 0 < version < 2:
             raise StoreError(f"{self.path} was written by an older blockmdp: choose another --out")
         return bool(schema)
 
@@ -263,6 +276,12 @@ class Store:
             self._insert("runs", row)
             if o.error is None:
                 self._insert("curves", (run.key, o.curve))
+                self._insert("exact", (run.key, o.optimal, o.value, o.values))
+
+    def add_optimum(self, run: Run, optimal: float | None) -> None:
+        """Store the optimal value of a run that an earlier version did without it."""
+        with self._writing():
+            self._insert("exact", (run.key, optimal, None, b""))
 
     def _insert(self, table: str, row: tuple[Any, ...], replace: bool = False) -> None:
         row = tuple(_as_stored(value) for value in row)
@@ -296,7 +315,8 @@ class Store:
                 connection.executemany(f"DELETE FROM {table} WHERE rowid=?", numbers)
             finished = "FROM runs WHERE error IS NULL"
             bare = connection.execute(f"DELETE {finished} AND key NOT IN (SELECT key FROM curves)")
-            connection.execute(f"DELETE FROM curves WHERE key NOT IN (SELECT key {finished})")
+            for table in ("curves", "exact"):
+                connection.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key {finished})")
         runs, others = len(bad["runs"]) + bare.rowcount, len(bad["settings"] + bad["studies"])
         if runs:
             self._warn(f"{self.path}: deleted {runs} damaged runs, which are done again")
@@ -316,7 +336,12 @@ class Store:
     def rows(self) -> list[Row]:
         """Return all runs that match their checksum, and warn about the others."""
         rows = list(self._rows("runs"))
-        good = [Row._make(row[:-1]) for row in rows if _checksum(row[:-1]) == row[-1]]
+        exact = self._exact()
+        good = [
+            Row._make((*row[:-1], *exact.get(row[0], (None, None))[:2]))
+            for row in rows
+            if _checksum(row[:-1]) == row[-1]
+        ]
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), "runs")
         return good
@@ -332,6 +357,22 @@ class Store:
         if len(curves) < len(wanted):
             self._warn_left_out(len(wanted) - len(curves), "curves")
         return curves
+
+    def values(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the values along some runs by key, for those that have any."""
+        exact = self._exact()
+        return {key: exact[key][2] for key in keys if key in exact and exact[key][2]}
+
+    def with_optimum(self) -> set[str]:
+        """Return the keys of all runs whose optimal value is known, or known to be unknown."""
+        return set(self._exact())
+
+    def _exact(self) -> dict[str, tuple[float | None, float | None, bytes]]:
+        """Return optimal value, final value and values along the way of all runs, by key."""
+        if _schema(self._connection) == _SCHEMA_2:
+            return {}
+        rows = self._rows("exact")
+        return {row[0]: row[1:-1] for row in rows if _checksum(row[:-1]) == row[-1]}
 
     def names(self) -> list[str]:
         """Return the names of all studies, the one that was run last at the end."""
@@ -382,6 +423,8 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
 
 with contextlib.closing(sqlite3.connect(":memory:")) as _memory:
     _memory.executescript(_TABLES)
+    _SCHEMA_2 = _schema(_memory)
+    _memory.executescript(_EXACT)
     _SCHEMA = _schema(_memory)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,9 +13,20 @@ from typing import Any, Literal
 import numpy as np
 
 from blockmdp.experiments import statistics
+from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row
 
-__all__ = ["Form", "Summary", "aligned", "as_csv", "summarise", "table"]
+__all__ = [
+    "Form",
+    "Summary",
+    "aligned",
+    "as_csv",
+    "regret",
+    "summarise",
+    "table",
+    "total",
+    "unjudged",
+]
 
 Form = Literal["text", "csv", "markdown"]
 
@@ -47,6 +59,14 @@ class Summary:
         Median number of trajectories of all kinds.
     seconds : float
         Mean time of a run.
+    value : float
+        Mean exact value of the final policy; NaN if it is unknown.
+    optimal : float
+        Mean optimal value of the problem; NaN if it is unknown.
+    regret : float
+        Mean regret: the optimal value for each trajectory, minus all returns; NaN if it is unknown.
+    unjudged : str
+        Why it cannot be judged whether runs were solved; empty if it can.
     """
 
     panel: str
@@ -65,45 +85,92 @@ class Summary:
     average: float
     trajectories: float
     seconds: float
+    value: float
+    optimal: float
+    regret: float
+    unjudged: str = ""
 
 
-def summarise(panel: str, label: str, rows: Sequence[Row], measure: str = "returns") -> Summary:
+def summarise(setting: Setting, rows: Sequence[Row]) -> Summary:
     """Summarise the runs of one agent in one panel."""
     done = [row for row in rows if row.error is None]
-    n = len(done)
+    n, nan = len(done), math.nan
+    head = (setting.panel, setting.label, n, len(rows) - n, setting.measure)
     if not n:
-        nan = math.nan
-        return Summary(panel, label, 0, len(rows), measure, nan, 0.0, 1.0, *[nan] * 8)
+        none = (nan,) * 3
+        return Summary(*head, nan, 0.0, 1.0, nan, *none, *none, nan, *none)
+    why = unjudged(setting, done)
     solved = sum(row.solved_at is not None for row in done)
     final = np.array([row.final for row in done], np.float64)
     return Summary(
-        panel,
-        label,
-        n,
-        len(rows) - n,
-        measure,
-        solved / n,
-        *statistics.wilson(solved, n),
-        statistics.median_with_censoring([row.solved_at for row in done]),
+        *head,
+        *((nan, 0.0, 1.0) if why else (solved / n, *statistics.wilson(solved, n))),
+        nan if why else statistics.median_with_censoring([row.solved_at for row in done]),
         float(final.mean()),
         *statistics.bootstrap(final),
         statistics.iqm(final),
         float(np.mean([row.average for row in done])),
         float(np.median([row.trajectories for row in done])),
         float(np.mean([row.seconds for row in done])),
+        _mean([row.value for row in done]),
+        _mean([row.optimal for row in done]),
+        _mean([regret(setting, row) for row in done]),
+        why,
     )
 
 
-def table(summaries: Sequence[Summary], form: Form = "text") -> str:
+def unjudged(setting: Setting, done: Sequence[Row]) -> str:
+    """Say why it cannot be judged whether runs are solved; empty if it can."""
+    window = setting.solved["window"]
+    if setting.measure == "value" or any(row.solved_at is not None for row in done):
+        return ""
+    if window != "all" and window > setting.episodes:
+        return f"solved.window = {window} is more than the {setting.episodes} episodes of a run"
+    if setting.solved["above"] is None and all(row.optimal is None for row in done):
+        return "the optimal value is unknown: set solved.above"
+    return ""
+
+
+def total(setting: Setting, row: Row) -> float:
+    """Return the sum of all returns of a run; a fit with restarts has more than `episodes`."""
+    assert row.average is not None
+    return float(row.average * json.loads(row.ledger).get("learn", setting.episodes))
+
+
+def regret(setting: Setting, row: Row) -> float | None:
+    """Return the optimal value for each trajectory minus all returns; None if it is unknown."""
+    if row.optimal is None:
+        return None
+    return row.optimal * row.trajectories - total(setting, row)
+
+
+def _mean(known: Sequence[float | None]) -> float:
+    """Return the mean, NaN if a value is unknown."""
+    return float(np.mean([math.nan if value is None else value for value in known]))
+
+
+def table(summaries: Sequence[Summary], form: Form = "text", width: int = 80) -> str:
     """Return summaries as a table; the CSV form has all fields, the others the main ones."""
     if form == "csv":
         return as_csv(Summary, [vars(summary) for summary in summaries])
-    head = ("problem", "agent", "runs", "solved", "solved at", "final mean", "IQM")
-    rows = [head, *(_cells(s) for s in summaries)]
-    measures = [s.measure for s in summaries]
-    if set(measures) - {"returns"}:  # say which, next to what was measured
-        rows = [(*row[:5], cell, *row[5:]) for row, cell in zip(rows, ["by", *measures])]
-    return aligned(rows, form)
+    notes = {s.unjudged: None for s in summaries if s.unjudged}
+    below = "".join(f"\n\nn/a: {why}" for why in notes)
+    if form == "markdown":
+        return aligned(_columns(summaries), form) + below
+    text = _sections(summaries, _columns(summaries))
+    if max(map(len, text.splitlines())) > width:
+        text = _sections(summaries, _columns(summaries, intervals=False))
+    return text + below
+
+
+def _sections(summaries: Sequence[Summary], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as text, without their first cells, which stand above those that share one."""
+    head, *lines = aligned([(f"  {row[1]}", *row[2:]) for row in rows]).splitlines()
+    text, last = [head], None
+    for s, line in zip(summaries, lines):
+        text += [line] if s.panel == last else [s.panel, line]
+        last = s.panel
+    return "\n".join(text)
 
 
 def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str:
@@ -137,17 +204,42 @@ def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
     return "\n".join(lines)
 
 
-def _cells(s: Summary) -> tuple[str, ...]:
-    if not s.runs:
-        return s.panel, s.agent, f"0 ({s.failed} failed)", "-", "-", "-", "-"
-    runs = f"{s.runs} ({s.failed} failed)" if s.failed else str(s.runs)
-    at = "-" if not s.solved else "unsolved" if math.isinf(s.solved_at) else f"{s.solved_at:.0f}"
+def _columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[str]]:
+    """Return the cells of a table, by row; the first row is the head."""
+    columns = {
+        "problem": [s.panel for s in summaries],
+        "agent": [s.agent for s in summaries],
+        "solved": [_solved(s, intervals) for s in summaries],
+        "at": [_at(s) for s in summaries],
+        "by": [s.measure for s in summaries],
+        "final": [_number(s.final, (s.final_low, s.final_high), intervals) for s in summaries],
+        "value": [_number(s.value) for s in summaries],
+        "failed": [str(s.failed) for s in summaries],
+    }
+    if set(columns["by"]) == {"returns"}:
+        del columns["by"]
+    if set(columns["failed"]) == {"0"}:
+        del columns["failed"]
+    return [list(columns), *map(list, zip(*columns.values()))]
+
+
+def _solved(s: Summary, interval: bool) -> str:
+    if s.unjudged or not s.runs:
+        return f"n/a ({s.runs} run{'s' * (s.runs > 1)})" if s.runs else "-"
+    between = f" [{s.solved_low:.2f}, {s.solved_high:.2f}]" if interval else ""
+    return f"{round(s.solved * s.runs)} of {s.runs}{between}"
+
+
+def _at(s: Summary) -> str:
+    if s.unjudged:
+        return "n/a"
     return (
-        s.panel,
-        s.agent,
-        runs,
-        f"{s.solved:.0%} [{s.solved_low:.2f}, {s.solved_high:.2f}]",
-        at,
-        f"{s.final:.3f} [{s.final_low:.3f}, {s.final_high:.3f}]",
-        f"{s.iqm:.3f}",
+        "-" if not s.solved > 0 else "unsolved" if math.isinf(s.solved_at) else f"{s.solved_at:.0f}"
     )
+
+
+def _number(x: float, interval: tuple[float, float] | None = None, shown: bool = True) -> str:
+    if math.isnan(x):
+        return "-"
+    low, high = interval or (x, x)
+    return f"{x:.3f} [{low:.3f}, {high:.3f}]" if interval and shown else f"{x:.3f}"

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Level, Refit, Snapshot
 from blockmdp.mdp import BlockMDP
-from blockmdp.measures import accuracy, confusion, value
+from blockmdp.measures import accuracy, confusion, value, values
 from blockmdp.plots.style import BLUE, GREEN, GREY, ORANGE, style
 from blockmdp.policy import Policy
 
@@ -175,7 +175,7 @@ class _Measured:
             return None
         x = np.array([snapshot.trajectories for snapshot in kept], np.float64)
         at = np.unique(np.searchsorted(x, np.linspace(x[0], x[-1], _FEW)))
-        return cls(x[at], np.array([value(mdp, kept[i].policy, None, seed) for i in at]))
+        return cls(x[at], values(mdp, [kept[i] for i in at], None, seed))
 
 
 def _kept(agent: FittedAgent) -> int:

@@ -97,6 +97,7 @@ def learning_curves(
     order: Sequence[str] = (),
     x_label: str = "training trajectories",
     y_label: str = "average reward",
+    log_x: bool = False,
 ) -> Figure:
     """Draw learning curves: the mean over runs, with a band of one standard deviation.
 
@@ -113,6 +114,8 @@ def learning_curves(
         Label of the x-axes.
     y_label : str, default="average reward"
         Label of the y-axes.
+    log_x : bool, default=False
+        Whether the x-axes are logarithmic.
 
     Returns
     -------
@@ -132,7 +135,11 @@ def learning_curves(
     same_scale = not best or max(best) == min(best)
     figure, axes = _grid(panels, columns, order, _draw, sharex=alike, sharey=same_scale)
     for ax, panel, end in zip(axes, panels, ends):
-        ax.set_xlim(0, max(ends) if alike else end)
+        if log_x:
+            ax.set_xscale("log")
+            ax.set_xlim(min((c.x[0] for c in panel.curves), default=1), end)
+        else:
+            ax.set_xlim(0, max(ends) if alike else end)
         if len(best) == len(panels) and min(best) > 0:
             top = max(best) if same_scale else panel.optimum or 1.0
             shown = panels if same_scale else [panel]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from blockmdp import rng, streams
 from blockmdp.checks import warn
 from blockmdp.decoders import Decoder, TableDecoder, decode_mixture
-from blockmdp.history import Snapshot, next_checkpoint
+from blockmdp.history import MANY, Snapshot, next_checkpoint
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
@@ -84,6 +84,8 @@ class Simulator(ABC):
         Trajectories drawn so far, by kind.
     snapshots : list of Snapshot or None
         Where `learn` keeps the learner's policy at each checkpoint; None, the default, keeps none.
+    digits : int
+        How many checkpoints there are, see `blockmdp.history.next_checkpoint`.
     """
 
     mdp: BlockMDP | None
@@ -96,6 +98,7 @@ class Simulator(ABC):
         self.seed = _check_seed(seed)
         self.ledger: Counter[str] = Counter()
         self.snapshots: list[Snapshot] | None = None
+        self.digits = MANY
         self._learners = 0
         self._policy_key = streams.policy(seed)
         self._mixture_key = streams.mixture(seed)
@@ -214,7 +217,7 @@ class Simulator(ABC):
         """
         if self.snapshots is None or run.k == len(run.returns):
             return False
-        return next_checkpoint(run.k - 1) == run.k
+        return next_checkpoint(run.k - 1, self.digits) == run.k
 
     def keep(self, run: LearnerRun, decoder: Decoder | None) -> None:
         """Append the policy of a learner to `snapshots`.

@@ -69,7 +69,7 @@ class BlockSimulator(Simulator):
                 tape = self._tapes.refill(decoder, stop - run.k)
                 self.grow(run, decoder.n_labels)
             episodes = Episodes(self._world_key, run.key, offset=self.episodes - run.k)
-            end = stop if self.snapshots is None else min(stop, next_checkpoint(run.k))
+            end = stop if self.snapshots is None else min(stop, next_checkpoint(run.k, self.digits))
             k = loop(run.tables, self.mdp.dynamics, tape, episodes, run.k, run.returns[:end])
             self.ledger["learn"] += k - run.k
             run.k = k

@@ -39,8 +39,8 @@ PARTS = {
     "pcid.py": (0.125, ["pcid", "unchanged", "pcid_panels", "plots"]),
     "learners": (0.35, LEARNERS),
     "decoders": (0.1, ["decoder", "fix_label", "url", "unchanged", "saving", "plots"]),
-    "experiments/statistics.py": (0.1, ["statistics", "results", "report", "learning_curves"]),
-    "paper/claims.py": (0.075, ["report"]),
+    "experiments/statistics.py": (0.1, ["statistics", "comparison", "results", "report"]),
+    "paper/claims.py": (0.075, ["claims", "report"]),
 }
 
 # Files whose functions are copied into the compiled loops of others.

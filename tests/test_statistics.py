@@ -209,3 +209,8 @@ def test_quartiles_count_what_was_not_solved_as_longer_than_all():
     assert quartiles([7]) == (7.0, 7.0, 7.0)
     low, median, high = quartiles([1, 2, None, None])
     assert (low, median, high) == (1.0, np.inf, np.inf)
+
+
+def test_strata_are_resampled_independently():
+    assert np.array_equal(resamples(5, 10, stratum=1), resamples(5, 20)[10:])
+    assert not np.array_equal(resamples(5, 10, stratum=1), resamples(5, 10))

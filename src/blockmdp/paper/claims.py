@@ -180,7 +180,7 @@ def _obs_learners_fail(figure: Results, H: int) -> Claim:
     if not obs:
         return Claim(says, "not run", None)
     best = max(obs, key=lambda s: s.final)
-    solved = sum(round(s.solved * s.runs) for s in obs)
+    solved = sum(round(s.solved * s.runs) for s in obs if not s.unjudged)
     return Claim(
         says,
         f"the best return at the end is {best.final:.3f} [{best.final_low:.3f}, "

@@ -144,7 +144,7 @@ def test_runs_that_kill_hang_or_eat_memory_fail_alone(lab, cluster, tmp_path):
     assert status == 1
     assert "3 runs failed" in err
     why = errors(tmp_path)
-    assert why["Killer"].endswith("the worker process died 3 times: Killed (9)")
+    assert why["Killer"].endswith("the worker process died 6 times: Killed (9)")
     assert why["Hanger"] == "exceeded the timeout of 5 s"
     assert "MemoryError" in why["Glutton"].splitlines()[-1]
     assert finished(tmp_path) == 1

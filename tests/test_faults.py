@@ -87,6 +87,15 @@ def test_a_killed_worker_loses_no_run(lab, undisturbed, tmp_path):
     assert content(tmp_path) == undisturbed
 
 
+def test_a_run_is_not_blamed_for_kills_from_outside(lab, undisturbed, tmp_path):
+    with Command(lab, "run", "steady.toml", "--out", tmp_path, "--jobs", 1) as command:
+        for n in range(5):  # each kill meets a process as soon as it has begun
+            command.until(lambda n=n: finished(tmp_path) >= 1 + n)
+            os.kill(children(command.pid)[0], signal.SIGKILL)
+        assert command.wait() == 0, command.stderr
+    assert content(tmp_path) == undisturbed
+
+
 def test_runs_that_kill_hang_or_eat_memory_fail_alone_and_can_be_repeated(lab, tmp_path):
     again = ("run", "faulty.toml", "--out", tmp_path, "--jobs", 2, *LIMITS)
     status, err = blockmdp(lab, *again)
@@ -94,7 +103,7 @@ def test_runs_that_kill_hang_or_eat_memory_fail_alone_and_can_be_repeated(lab, t
     assert "5 runs failed" in err
     why = errors(tmp_path)
     assert set(why) == set(FAULTY)
-    assert why["Killer"] == "farewell\nthe worker process died 3 times: Killed (9)"
+    assert why["Killer"] == "farewell\nthe worker process died 6 times: Killed (9)"
     assert why["Hanger"] == "exceeded the timeout of 5 s"
     assert "MemoryError" in why["Glutton"].splitlines()[-1]
     assert why["Thrower"].startswith("Traceback")
@@ -207,7 +216,7 @@ def test_a_second_driver_is_refused(lab, tmp_path):
 def full(request, tmp_path):
     """A directory, options under which it is soon full, and a function that makes room."""
     if request.param == "file":  # limit the size of files
-        yield tmp_path, {"max_file_size": 80_000}, lambda: None
+        yield tmp_path, {"max_file_size": 120_000}, lambda: None
         return
     mount(tmp_path, "-o", "size=160k")
     yield tmp_path, {}, lambda: mount(tmp_path, "-o", "remount,size=20m")

@@ -123,7 +123,7 @@ def test_several_problems_may_differ_in_their_parameters():
 
 
 def test_a_list_in_a_list_is_a_value(file):
-    code = "def make(map): return __import__('blockmdp').lock_bernoulli(sum(map))"
+    code = "import blockmdp as bm\ndef make(map) -> bm.BlockMDP: return bm.lock_bernoulli(sum(map))"
     file(code, "listed.py")
     made = Study(document(problem={"name": "listed:make", "map": [[1, 2], [3]]}), folder=".")
     assert made.panels == ["map = [1, 2]", "map = [3]"]
@@ -255,12 +255,12 @@ import functools
 import blockmdp as bm
 from sklearn.cluster import KMeans
 
-def lock(horizon: int, seed: int = 0):
+def lock(horizon: int, seed: int = 0) -> bm.BlockMDP:
     return bm.lock_bernoulli(horizon, 0.0, seed)
 
 easy = functools.partial(bm.lock_bernoulli, switch=0.0)
 
-def kmeans(n_states: int = 3, source: str = "x"):
+def kmeans(n_states: int = 3, source: str = "x") -> KMeans:
     assert source == "x"
     return KMeans(n_states, n_init=1)
 

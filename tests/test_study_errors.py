@@ -192,8 +192,8 @@ WRONG = {
     "no such module": ('"URL"', '"nowhere:X"', "cannot import 'nowhere:X': ModuleNotFoundError"),
     "no such class": ('"URL"', '"blockmdp:URLs"', "it has no 'URLs'; did you mean 'URL'?"),
     "no callable": ('"URL"', '"sys:maxsize"', "'sys:maxsize' is not a class or function that make"),
-    "no agent it is": ('"Tabular"', '"blockmdp:OracleQ"', "makes a OracleQ, which has no method f"),
-    "no problem it is": ('"lock_bernoulli"\nhorizon = [3, 5]', '"builtins:dict"', "makes a dict,"),
+    "no agent it is": ('"Tabular"', '"blockmdp:OracleQ"', "does not make an agent with a"),
+    "no problem it is": ('"lock_bernoulli"\nhorizon = [3, 5]', '"builtins:dict"', "not make a Bl"),
     "no such id": ('"lock_bernoulli"', '"FrozenLaek-v1"', "environment 'FrozenLaek-v1'; did you m"),
     "no such module's id": ('"lock_bernoulli"', '"nowhere:X-v1"', "No module named 'nowhere'"),
     "relative": ('"URL"', '"..x:y"', "agent[0].name: cannot import '..x:y'"),
@@ -255,19 +255,38 @@ def test_a_file_that_cannot_be_read_gets_one_line(tmp_path, capsys):
         assert refused(path, capsys) == f"{path}: {words}"
 
 
+MAKES = "def Own() -> Env: "
+ODD = """
+class Odd(BaseException):
+    def __str__(self):
+        raise ValueError
+"""
+
+
 def test_a_user_s_module_may_fail_in_any_way(file, capsys, monkeypatch):
     path = file(TEXT.replace('"lock_bernoulli"\nhorizon = [3, 5]', '"broken:Own"'))
     for code, words in (
         ("1 / 0", "cannot import 'broken:Own': ZeroDivisionError: division by zero"),
         ("import sys; sys.exit(3)", "cannot import 'broken:Own': SystemExit: 3"),
         ("def Own(: pass", "cannot import 'broken:Own': SyntaxError: invalid syntax (broken.py, l"),
-        ("def Own(): raise KeyError('a')", "problem: broken:Own: KeyError: 'a'"),
-        ("def Own(): raise SystemExit(3)", "problem: broken:Own: SystemExit: 3"),
-        ("def Own(): raise ValueError('a\\nb')", "problem: broken:Own: a b"),
-        ("def Own(size): pass", "problem.size: is missing, and broken:Own requires it"),
-        ("class Own:\n  def __init__(self, n: int): pass", "problem.n: is missing, and broken:Own"),
+        (f"{MAKES}raise KeyError('a')", "problem: broken:Own: KeyError: 'a'"),
+        (f"{MAKES}raise SystemExit(3)", "problem: broken:Own: SystemExit: 3"),
+        (f"{MAKES}raise ValueError('a\\nb')", "problem: broken:Own: a b"),
+        (f"{MAKES}raise Odd", "problem: broken:Own: Odd: Odd"),
+        (
+            MAKES.replace("()", "(size)") + "1",
+            "problem.size: is missing, and broken:Own requires it",
+        ),
+        (
+            "class Own(Env):\n  def __init__(self, n: int): pass",
+            "problem.n: is missing, and broken:O",
+        ),
+        ("def Own(): pass", "the function 'broken:Own' does not say what it makes: annotate it"),
+        ("def Own() -> int: pass", "'broken:Own' does not make a BlockMDP or a Gymnasium envi"),
     ):
-        file(code, "broken.py")
+        file(
+            f"from gymnasium import Env\n{ODD}{code}" if "Own(:" not in code else code, "broken.py"
+        )
         sys.modules.pop("broken", None)
         catalogue.find.cache_clear(), catalogue.parameters.cache_clear()
         monkeypatch.setattr(sys, "dont_write_bytecode", True)  # each module is a new one

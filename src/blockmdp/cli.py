@@ -67,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0 if all went well, 1 if something failed, 2 if the command or the study file
         is wrong, 130 or 143 if it was interrupted.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
     args = _parser().parse_args(arguments)
     args.line = shlex.join(["blockmdp", *(sys.argv[1:] if arguments is None else arguments)])
     from blockmdp.experiments.errors import ExecutorError, Interrupted, StoreError, StudyError
@@ -113,7 +116,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     _study_options(run)
     run.add_argument(
-        "--dry-run", action="store_true", help="list the runs and how many are done, but do none"
+        "--dry-run",
+        action="store_true",
+        help="list the runs and how many are done, but do none; modules of your own are not "
+        "imported",
+    )
+    run.add_argument(
+        "--trust",
+        action="store_true",
+        help="with --dry-run: import modules of your own, and check the parts that they define",
     )
 
     tune = command(
@@ -371,10 +382,10 @@ def _directory(text: str) -> Path:
 
 
 # --- commands -------------------------------------------------------------------------------------
-def _load(args: argparse.Namespace) -> Study:
+def _load(args: argparse.Namespace, trust: bool = True) -> Study:
     from blockmdp.experiments import Study
 
-    return Study.load(args.study, args.changes).only(args.only)
+    return Study.load(args.study, args.changes, trust=trust).only(args.only)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -383,14 +394,15 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    study = _load(args)
+    study = _load(args, trust=args.trust or not args.dry_run)
     out = args.out or Path("results") / study.name
     if args.dry_run:
-        return _dry_run(study, out)
+        return _dry_run(study, out, args.trust)
     return _conclude(study.run(out, **_options(args)), args.quiet)
 
 
-def _dry_run(study: Study, out: Path) -> int:
+def _dry_run(study: Study, out: Path, trust: bool) -> int:
+    from blockmdp.experiments.parts import foreign
     from blockmdp.experiments.store import FILE, Store
 
     done: set[str] = set()
@@ -402,6 +414,17 @@ def _dry_run(study: Study, out: Path) -> int:
         print(f"{run}{'  (done)' if run.key in done else ''}")
     there = sum(run.key in done for run in runs)
     print(f"{len(runs)} runs, {there} of them done", file=sys.stderr)
+    own = {
+        name: None
+        for s in study.settings
+        for kind, config in (("problem", s.problem), ("agent", s.agent))
+        for name in foreign(kind, config)
+    }
+    if own and not trust:
+        _print_warning(
+            f"not imported: {', '.join(own)}; with --trust, their parameters are checked, and it "
+            "is known which of their runs are done"
+        )
     return 0
 
 

@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,12 @@ from typing import Any
 
 import gymnasium as gym
 
+from blockmdp.emissions import Emission
 from blockmdp.experiments.errors import StudyError, did_you_mean, one_line, suggest
+from blockmdp.learners import Learner
+from blockmdp.mdp import BlockMDP
 
-__all__ = ["CATALOGUE", "describe", "find", "parameters", "source_digest"]
+__all__ = ["CATALOGUE", "describe", "find", "is_foreign", "parameters", "source_digest"]
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -52,6 +56,26 @@ CATALOGUE: dict[str, dict[str, str]] = {
         ),
     )
 }
+
+
+PACKAGES = ("blockmdp", "gymnasium", "sklearn")  # whose parts a study may name without trust
+
+# What a part of each kind is, in words.
+KINDS = {
+    "problem": "a BlockMDP or a Gymnasium environment",
+    "agent": "an agent with a method fit",
+    "oracle": "an estimator with a method fit",
+    "learner": "a blockmdp.Learner",
+    "emission": "a blockmdp.Emission",
+}
+
+
+def is_foreign(kind: str, name: str) -> bool:
+    """Whether a name stands for code of the user, which only runs if the user trusts it."""
+    if name in CATALOGUE.get(kind, {}):
+        return False
+    module, _ = _split_path(name)
+    return bool(module) and module.partition(".")[0] not in PACKAGES
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,13 +118,60 @@ def find(kind: str, name: str, place: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except StudyError:
         raise
-    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+    except BaseException as error:  # a user's module may fail in any way
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise StudyError(
             f"{place}: cannot import {name!r}: {type(error).__name__}: {one_line(error)}"
         ) from None
-    if not callable(found):
-        raise StudyError(f"{place}: {name!r} is not a class or function that makes a {kind}")
+    _check_type(kind, name, found, place)
     return found  # type: ignore[no-any-return]
+
+
+def _check_type(kind: str, name: str, maker: Any, place: str) -> None:
+    """Check that something makes parts of a kind, without calling it."""
+    kinds = [kind] if kind in KINDS else list(KINDS)  # a part of a part, such as a classifier
+    what = " or ".join(KINDS[each] for each in kinds)
+    if not callable(maker):
+        raise StudyError(f"{place}: {name!r} is not a class or function that makes {what}")
+    made = _definition(maker)
+    if not inspect.isclass(made):
+        try:
+            made = typing.get_type_hints(made).get("return")
+        except Exception:  # an annotation that cannot be resolved
+            made = None
+        if made is None:
+            raise StudyError(
+                f"{place}: the function {name!r} does not say what it makes: annotate it, such as "
+                f"{EXAMPLES[kinds[0]]}"
+            )
+    options = typing.get_args(made) if _is_union(made) else (made,)
+    if not all(any(_is_a(each, option) for each in kinds) for option in options):
+        raise StudyError(f"{place}: {name!r} does not make {what}")
+
+
+EXAMPLES = {
+    "problem": "-> blockmdp.BlockMDP",
+    "agent": "-> blockmdp.Agent",
+    "oracle": "-> sklearn.base.BaseEstimator",
+    "learner": "-> blockmdp.Learner",
+    "emission": "-> blockmdp.Emission",
+}
+
+
+def _is_a(kind: str, made: Any) -> bool:
+    """Whether a class is one of problems, agents, oracles, learners or emissions."""
+    if not inspect.isclass(made):
+        return False
+    if kind == "problem":
+        return issubclass(made, BlockMDP) or callable(getattr(made, "step", None))
+    if kind in ("agent", "oracle"):
+        return callable(getattr(made, "fit", None)) or made.__name__ == "BaseEstimator"
+    return issubclass(made, Learner if kind == "learner" else Emission)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
 def _environment(name: str, place: str) -> Callable[..., Any]:

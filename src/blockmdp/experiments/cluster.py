@@ -151,7 +151,7 @@ class Cluster:
             future.release()  # Dask would do it again if its worker died
             tries[run.key] += error is not None
             if outcome is not None:
-                yield run, outcome
+                yield run, _checked(outcome)
             elif tries[run.key] < MAX_TRIES:
                 waiting.appendleft(run)
             elif type(error).__name__ == "KilledWorker":
@@ -191,6 +191,14 @@ class Cluster:
         return self._client.status == "running" and sum(self._threads) > 0
 
 
+def _checked(outcome: Any) -> Outcome:
+    """Return what a Dask worker sent as an outcome, a failure if it is none."""
+    try:
+        return Outcome.from_json(outcome)
+    except ValueError as error:
+        return Outcome(error=f"the Dask worker sent no outcome: {one_line(error)}")
+
+
 def _silence(package: str) -> None:
     for name in [package, *logging.root.manager.loggerDict]:
         if f"{name}.".startswith(f"{package}."):
@@ -218,7 +226,7 @@ def _address(given: str) -> str:
 _local = threading.local()
 
 
-def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) -> Outcome:
+def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) -> str:
     """Do a run in the process of this thread. The process is kept for the study's next run."""
     from distributed import get_worker
 
@@ -236,4 +244,4 @@ def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) 
     setting = Setting(**json.loads(content))
     outcome: Outcome
     ((_, outcome),) = _local.pool.map([Run(setting, seed)], abandoned)
-    return outcome
+    return outcome.to_json()

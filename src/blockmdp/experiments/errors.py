@@ -58,7 +58,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 def one_line(error: object) -> str:
     """Return the message of an exception, or any text, on one line."""
-    words = " ".join(str(error).split()) or type(error).__name__
+    try:
+        words = " ".join(str(error).split()) or type(error).__name__
+    except Exception:  # a user's exception may fail to print itself
+        words = type(error).__name__
     return words if len(words) <= 300 else words[:300] + " ..."
 
 

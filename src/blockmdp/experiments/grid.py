@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from blockmdp.experiments.document import check_when, matches, read_episodes, read_solved
 from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.labels import agent_label, distinct_labels, panel_titles
-from blockmdp.experiments.parts import Config, build, complete, takes_seed
+from blockmdp.experiments.parts import Config, build, complete, foreign, takes_seed
 from blockmdp.experiments.runs import optimal_value
 from blockmdp.experiments.settings import Setting, canonical
 from blockmdp.mdp import BlockMDP
@@ -41,7 +41,7 @@ class _Problem(NamedTuple):
     solved: Config
 
 
-def expand(document: Mapping[str, Any], check: bool = True) -> list[Setting]:
+def expand(document: Mapping[str, Any], check: bool = True, trust: bool = True) -> list[Setting]:
     """Return the settings of a study: each problem with each agent, in the document's order.
 
     Parameters
@@ -50,6 +50,8 @@ def expand(document: Mapping[str, Any], check: bool = True) -> list[Setting]:
         A study's document whose keys have been checked.
     check : bool, default=True
         Make every problem and every agent once, so that they check their own parameters.
+    trust : bool, default=True
+        Whether to import the user's own parts, and to make them.
 
     Returns
     -------
@@ -57,15 +59,17 @@ def expand(document: Mapping[str, Any], check: bool = True) -> list[Setting]:
         No two settings have the same content, or the same label in the same panel.
     """
     _check_size(document)
-    problems = _problems(document)
+    problems = _problems(document, trust)
     panels = _panels(problems)
-    agents = _agents(document["agent"], panels)
+    agents = _agents(document["agent"], panels, trust)
     shown = [tuple(i for i, a in enumerate(agents) if matches(a.when, panel)) for panel in panels]
     if check:
         valued = [problem.solved.get("measure") == "value" for problem in problems]
         measured = {i for indices, by_value in zip(shown, valued) if by_value for i in indices}
-        _try_building("problem", ((p.place, p.config, v) for p, v in zip(problems, valued)))
-        _try_building("agent", ((a.place, a.config, i in measured) for i, a in enumerate(agents)))
+        parts = [(p.place, p.config, v) for p, v in zip(problems, valued)]
+        _try_building("problem", parts, trust)
+        parts = [(a.place, a.config, i in measured) for i, a in enumerate(agents)]
+        _try_building("agent", parts, trust)
     labels = distinct_labels([a.label for a in agents], [a.config for a in agents], shown)
     settings: dict[str, Setting] = {}
     taken: dict[tuple[str, str], str] = {}
@@ -90,7 +94,7 @@ def expand(document: Mapping[str, Any], check: bool = True) -> list[Setting]:
     return list(settings.values())
 
 
-def _problems(document: Mapping[str, Any]) -> list[_Problem]:
+def _problems(document: Mapping[str, Any], trust: bool) -> list[_Problem]:
     common_episodes = read_episodes(document["episodes"], "episodes")
     common_solved = read_solved(document.get("solved", {}), "solved")
     points: list[_Problem] = []
@@ -99,7 +103,7 @@ def _problems(document: Mapping[str, Any]) -> list[_Problem]:
         if isinstance(table, dict):
             own = {key: table[key] for key in PER_PROBLEM if key in table}
             table = {key: value for key, value in table.items() if key not in PER_PROBLEM}
-        config = complete("problem", table, place)
+        config = complete("problem", table, place, trust)
         episodes, solved = common_episodes, common_solved
         if "episodes" in own:
             episodes = read_episodes(own["episodes"], f"{place}.episodes")
@@ -122,7 +126,7 @@ def _panels(problems: Sequence[_Problem]) -> list[Config]:
     return panels
 
 
-def _agents(entries: Any, panels: Sequence[Config]) -> list[_Agent]:
+def _agents(entries: Any, panels: Sequence[Config], trust: bool) -> list[_Agent]:
     entries = entries if isinstance(entries, list) else [entries]
     if not entries:
         raise StudyError("agent: the list is empty")
@@ -139,7 +143,7 @@ def _agents(entries: Any, panels: Sequence[Config]) -> list[_Agent]:
         table = _without_conditions(entry)
         position = first.setdefault(label or i, i)
         for below, point in _points(table, place):
-            config = complete("agent", point, below)
+            config = complete("agent", point, below, trust)
             agents.append(
                 _Agent(below, config, label or agent_label(config), when, position, point)
             )
@@ -199,18 +203,22 @@ def _size(table: Any) -> int:
     return 1
 
 
-def _try_building(kind: str, configs: Iterable[tuple[str, Config, bool]]) -> None:
-    """Make each part once, so that it checks its own parameters.
+def _try_building(kind: str, configs: Iterable[tuple[str, Config, bool]], trust: bool) -> None:
+    """Make each part once, so that it checks its own parameters. Skip the user's without trust.
 
     configs: place, complete table, and whether runs with it are solved by value.
     """
     distinct = {(canonical(config), by_value): (place, config, by_value)
                 for place, config, by_value in configs}  # fmt: skip
     for place, config, by_value in distinct.values():
+        if not trust and foreign(kind, config):
+            continue
         seed = {"seed": 0} if kind == "problem" and takes_seed(config) else {}
         try:
             made = build(kind, config, **seed)
-        except (Exception, SystemExit) as error:  # a user's own part may fail in any way
+        except BaseException as error:  # a user's own part may fail in any way
+            if isinstance(error, KeyboardInterrupt):
+                raise
             why = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
             raise StudyError(f"{place}: {config['name']}: {why}{one_line(error)}") from None
         what = f"{place}: {config['name']} makes a {type(made).__name__}"

@@ -12,16 +12,16 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from blockmdp.experiments.catalogue import CATALOGUE, find, parameters, source_digest
+from blockmdp.experiments.catalogue import CATALOGUE, find, is_foreign, parameters, source_digest
 from blockmdp.experiments.errors import StudyError, short, suggest
 
-__all__ = ["SOURCE", "Config", "build", "complete", "import_parts", "takes_seed"]
+__all__ = ["SOURCE", "Config", "build", "complete", "foreign", "import_parts", "takes_seed"]
 
 Config = dict[str, Any]
 SOURCE = "source.sha256"  # key of a digest of the user's file; no parameter can have this name
 
 
-def complete(kind: str, table: Any, place: str) -> Config:
+def complete(kind: str, table: Any, place: str, trust: bool = True) -> Config:
     """Check a table and fill in all defaults.
 
     Two tables with the same meaning give the same result. Checks that need the object itself are
@@ -35,6 +35,8 @@ def complete(kind: str, table: Any, place: str) -> Config:
         Table of the study file. A string stands for a table with only a name.
     place : str
         Where the table is in the study, for messages.
+    trust : bool, default=True
+        Whether to import the user's own parts. If not, their tables stay as they are.
 
     Returns
     -------
@@ -55,6 +57,8 @@ def complete(kind: str, table: Any, place: str) -> Config:
         known = ", ".join(CATALOGUE.get(kind, {})) or "an import path such as package.module:name"
         raise StudyError(f"{place}.name: must name the {kind}: {known}")
     config: Config = {"name": name}
+    if not trust and is_foreign(kind, name):
+        return config | {key: value for key, value in table.items() if key != "name"}
     maker = find(kind, name, f"{place}.name")
     if name not in CATALOGUE.get(kind, {}) and (source := source_digest(name, maker)):
         config[SOURCE] = source  # a changed file makes a different setting
@@ -72,7 +76,7 @@ def complete(kind: str, table: Any, place: str) -> Config:
             hint = suggest(key, known_parameters)
             raise StudyError(f"{place}.{key}: {name} has no such parameter{hint}")
         annotation, _ = known_parameters.get(key, (Any, None))
-        config[key] = _checked(key, value, annotation, f"{place}.{key}")
+        config[key] = _checked(key, value, annotation, f"{place}.{key}", trust)
     for key, (_, default) in known_parameters.items():
         if key in config:
             continue
@@ -102,24 +106,31 @@ def import_parts(kind: str, config: Mapping[str, Any]) -> None:
             import_parts(key, value)
 
 
+def foreign(kind: str, config: Mapping[str, Any]) -> list[str]:
+    """Return the names of the user's own parts in a table."""
+    own = [config["name"]] if is_foreign(kind, config["name"]) else []
+    below = (foreign(key, value) for key, value in config.items() if _is_part(value))
+    return own + [name for names in below for name in names]
+
+
 def takes_seed(config: Mapping[str, Any]) -> bool:
     """Whether a problem is drawn from the seed of each run."""
     return "seed" not in config and "seed" in parameters("problem", config["name"])[0]
 
 
 def _is_part(value: Any) -> bool:
-    return isinstance(value, Mapping) and "name" in value
+    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
 
 
-def _checked(key: str, value: Any, hint: Any, place: str) -> Any:
+def _checked(key: str, value: Any, hint: Any, place: str, trust: bool) -> Any:
     """Return the value in its standard form if it fits the annotation."""
     is_part = key in ("oracle", "learner")
     if value == "none" and _fits(None, hint) and (is_part or not _fits(value, hint)):
         return None  # TOML has no null
     if isinstance(value, Mapping) and ("name" in value or is_part):
-        return complete(key, value, place)
+        return complete(key, value, place, trust)
     if is_part and isinstance(value, str):
-        return complete(key, value, place)
+        return complete(key, value, place, trust)
     if not _fits(value, hint):
         raise StudyError(f"{place}: must be {_describe(hint)}, got {short(value)}")
     options = typing.get_args(hint) if _is_union(hint) else (hint,)

@@ -25,13 +25,16 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from blockmdp import rng
-from blockmdp.experiments.errors import ExecutorError
+from blockmdp.experiments.errors import ExecutorError, one_line
 from blockmdp.experiments.runs import THREADS, Outcome, environment, execute, prepare
 from blockmdp.experiments.settings import Run
 
 __all__ = ["Executor", "Pool", "work"]
 
 MAX_TRIES = 3  # how often a run may lose its worker
+MAX_KILLS = 6  # how often its worker may be killed, which is rarely the run's fault
+KILLS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)  # exit status of a killed process
+READY, STARTED = b"ready", b"started"  # what a worker sends before an outcome
 START_TIMEOUT = 180.0  # seconds for a worker to start, and to import what a run names
 
 # What a worker process executes. Imports take seconds; before them, it asks Linux to be killed
@@ -107,7 +110,7 @@ class Pool:
 
     def state(self) -> str:
         """Describe the workers in a few words."""
-        return f"{len(self._workers)} processes"
+        return f"{len(self._workers)} process{'es' * (len(self._workers) != 1)}"
 
     def __enter__(self) -> Pool:
         return self
@@ -148,6 +151,7 @@ class Pool:
         """
         waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
+        kills: collections.Counter[str] = collections.Counter()
         while waiting or self._busy():
             while waiting and len(self._busy()) < self._jobs:
                 self._idle_worker().start(waiting.popleft(), self.timeout)
@@ -162,7 +166,7 @@ class Pool:
                 assert run is not None
                 outcome = worker.receive()
                 if worker.ready:
-                    tries["start"] = 0
+                    tries["start"] = kills["start"] = 0
                 if outcome is not None:
                     if self._is_out_of_memory(outcome):
                         self._remove(worker)  # its memory would be missing for the next run
@@ -172,13 +176,15 @@ class Pool:
                     yield run, outcome
                 elif worker.dead:
                     self._remove(worker)
-                    tries[run.key if worker.ready else "start"] += 1
-                    if tries["start"] == MAX_TRIES:
+                    killed = worker.code in KILLS
+                    counts = kills if killed else tries
+                    counts[run.key if worker.ready else "start"] += 1
+                    if tries["start"] == MAX_TRIES or kills["start"] == MAX_KILLS:
                         raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
-                    if tries[run.key] < MAX_TRIES:
-                        waiting.appendleft(run)
+                    if counts[run.key] < (MAX_KILLS if killed else MAX_TRIES):
+                        waiting.append(run)  # not first: the next process may be killed as well
                         continue
-                    died = f"the worker process died {MAX_TRIES} times: {worker.how}"
+                    died = f"the worker process died {counts[run.key]} times: {worker.how}"
                     yield run, _failure(f"{worker.output}\n{died}".strip())
                 elif time.monotonic() >= worker.deadline:
                     self._remove(worker)
@@ -246,27 +252,30 @@ class _Worker:
             self._set_deadline(START_TIMEOUT)
         # a broken pipe shows that the process has ended, which `receive` will notice
         with contextlib.suppress(OSError):
-            self.pipe.send((run.setting.content, run.seed))
+            self.pipe.send_bytes(json.dumps([run.setting.content, run.seed]).encode())
 
     def receive(self) -> Outcome | None:
         """Read what the process sent, and return the outcome of the run if it has ended."""
         try:
-            message = self.pipe.recv() if self.pipe.poll() else None
+            message = self.pipe.recv_bytes() if self.pipe.poll() else None
         except (EOFError, OSError):
             self.dead = True
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(1.0)  # let it end by itself, to learn its exit status
             return None
-        if message == "ready":
+        if message == READY:
             self.ready = True
             self._set_deadline(START_TIMEOUT)
-        elif message == "started":
+        elif message == STARTED:
             self.started = True
             self._set_deadline(self._timeout)
-        elif isinstance(message, Outcome):
+        elif message is not None:
             self.run = None
             self.runs += 1
-            return message
+            try:
+                return Outcome.from_json(message)
+            except ValueError as error:
+                return _failure(f"the worker process sent no outcome: {one_line(error)}")
         return None
 
     def _set_deadline(self, seconds: float | None) -> None:
@@ -279,7 +288,7 @@ class _Worker:
 
     def reap(self) -> None:
         """Wait for the process to end, and keep its exit status and its last output."""
-        code = self.process.wait()
+        self.code = code = self.process.wait()
         self.how = f"exit status {code}" if code >= 0 else f"{signal.strsignal(-code)} ({-code})"
         self._output.seek(max(self._output.seek(0, os.SEEK_END) - 2000, 0))
         self.output = self._output.read().decode(errors="replace").strip()
@@ -301,16 +310,16 @@ def work() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     if options["has_timeout"]:
         rng.root(0)  # the first compiled function loads all of numba, which must not count
-    pipe.send("ready")
+    pipe.send_bytes(READY)
     while pipe.poll(options["idle"]):
         try:
-            content, seed = pipe.recv()
+            content, seed = json.loads(pipe.recv_bytes())
         except EOFError:
             return
         config = json.loads(content)
         prepare(config)
-        pipe.send("started")
-        pipe.send(execute(config, seed))
+        pipe.send_bytes(STARTED)
+        pipe.send_bytes(execute(config, seed).to_json().encode())
 
 
 def _end_with_driver() -> None:

@@ -349,7 +349,9 @@ class Results:
         if done:
             spent = sum(row.seconds for _, row in self.done)
             lines.append(f"computing time: {duration(spent)}, {spent / done:.3g} s per run")
-        versions = {json.loads(e)["blockmdp"] for e in {r.environment for _, r in self.done}}
+        versions = {
+            str(json.loads(e).get("blockmdp")) for e in {r.environment for _, r in self.done}
+        }
         if len(versions) > 1:
             names = ", ".join(sorted(versions))
             lines.append(f"the runs were done by different versions of blockmdp: {names}")
@@ -688,6 +690,8 @@ def export(studies: Sequence[Results], path: str | Path) -> None:
         frame.insert(0, "study", results.study.name)
     frame = pd.concat(frames, ignore_index=True)
     if path.suffix == ".csv":
+        texts = frame.select_dtypes(include=["object", "string"]).columns
+        frame[texts] = frame[texts].map(tables.guarded)
         frame.to_csv(path, index=False)
     elif path.suffix == ".parquet":
         mixed = [

@@ -7,6 +7,7 @@ data.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import time
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from blockmdp import __version__
 from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
+from blockmdp.experiments.errors import short
 from blockmdp.experiments.parts import build, import_parts, takes_seed
 from blockmdp.history import FEW, next_checkpoint
 from blockmdp.mdp import BlockMDP
@@ -160,12 +162,50 @@ class Outcome:
     seconds: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
 
+    def to_json(self) -> str:
+        """Return the outcome as JSON, which a worker sends to its driver."""
+        plain = {key: value.hex() if isinstance(value, bytes) else value
+                 for key, value in vars(self).items()}  # fmt: skip
+        return json.dumps(plain)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Outcome:
+        """Return the outcome that `to_json` wrote; ValueError if it is none."""
+        try:
+            values = json.loads(text)
+            for key in ("curve", "values"):
+                values[key] = bytes.fromhex(values[key])
+        except (ValueError, TypeError, KeyError):
+            raise ValueError("it cannot be read as an outcome") from None
+        if values.keys() != cls.__annotations__.keys():
+            raise ValueError("an outcome has other fields")
+        for key, types in _TYPES.items():
+            if not isinstance(values[key], types) or isinstance(values[key], bool):
+                raise ValueError(f"{key} of an outcome is {short(values[key])}")
+        return cls(**values)
+
+
+_TYPES: dict[str, Any] = {
+    "error": str | None,
+    "average": float | int | None,
+    "final": float | int | None,
+    "solved_at": int | None,
+    "trajectories": int,
+    "ledger": dict,
+    "optimal": float | int | None,
+    "value": float | int | None,
+    "seconds": float | int,
+    "environment": dict,
+}
+
 
 def prepare(config: dict[str, Any]) -> None:
     """Import all modules that a run needs, so that importing does not count as its time.
 
     A module that cannot be imported makes `execute` fail, not this function.
     """
+    import blockmdp.agents  # noqa: F401 (and with it scikit-learn)
+
     for kind in ("problem", "agent"):
         import_parts(kind, config[kind])
 
@@ -188,7 +228,7 @@ def execute(config: dict[str, Any], seed: int) -> Outcome:
     start = time.perf_counter()
     try:
         outcome = _fit(config, seed)
-    except Exception:
+    except BaseException:  # a user's part may raise anything
         outcome = {"error": traceback.format_exc(limit=-12)}
     seconds = time.perf_counter() - start
     return Outcome(**outcome, seconds=seconds, environment=environment())

@@ -48,6 +48,9 @@ class Study(Plan):
         Folder with the user's own modules.
     check : bool, default=True
         Make every problem and every agent once, so that they check their own parameters.
+    trust : bool, default=True
+        Import the user's own modules, and make the parts that they define. Without trust, the study
+        can be looked at but not run.
 
     Attributes
     ----------
@@ -93,19 +96,21 @@ class Study(Plan):
         folder: str | Path | None = None,
         *,
         check: bool = True,
+        trust: bool = True,
     ) -> None:
         check_document(document)
         path = None if folder is None else str(Path(folder).resolve())
-        if path is not None and path not in sys.path:
+        if trust and path is not None and path not in sys.path:
             sys.path.insert(0, path)
-        seeds, settings = read_seeds(document), expand(document, check)
+        self._trust = trust
+        seeds, settings = read_seeds(document), expand(document, check, trust)
         if len(seeds) * len(settings) > MAX_RUNS:
             n = len(seeds) * len(settings)
             raise StudyError(f"a study can have at most {MAX_RUNS} runs, got {n}")
         super().__init__(name, path, dict(document), seeds, settings)
 
     @classmethod
-    def load(cls, path: str | Path, changes: Iterable[str] = ()) -> Study:
+    def load(cls, path: str | Path, changes: Iterable[str] = (), *, trust: bool = True) -> Study:
         """Read a study file.
 
         Parameters
@@ -115,6 +120,8 @@ class Study(Plan):
             next to it, or in the folder that it names as `modules`.
         changes : iterable of str, default=()
             Values to set, such as "problem.horizon=[5]" or "agent.URL.batch=100".
+        trust : bool, default=True
+            Import the user's own modules, and make the parts that they define.
 
         Returns
         -------
@@ -141,7 +148,7 @@ class Study(Plan):
             if not isinstance(folder, str):
                 raise StudyError(f"modules: must be the path of a folder, got {short(folder)}")
             name = path.stem.encode(errors="replace").decode()  # a file name may be invalid UTF-8
-            return cls(document, name, path.parent / folder)
+            return cls(document, name, path.parent / folder, trust=trust)
         except RecursionError:
             raise StudyError(f"{path}: is nested too deeply") from None
         except ValueError as error:
@@ -189,6 +196,8 @@ class Study(Plan):
         ExecutorError
             If no worker can do any more runs.
         """
+        if not self._trust:
+            raise StudyError("a study that was read without trust cannot be run")
         (results,) = run_studies(
             [self],
             Path("results") / self.name if out is None else Path(out),

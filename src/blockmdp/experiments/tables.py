@@ -21,6 +21,7 @@ __all__ = [
     "Summary",
     "aligned",
     "as_csv",
+    "guarded",
     "regret",
     "summarise",
     "table",
@@ -182,8 +183,14 @@ def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str
     names = [*more, *(field.name for field in fields(kind))]
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**more, **record} for record in records)
+    for record in records:
+        writer.writerow({key: guarded(value) for key, value in {**more, **record}.items()})
     return file.getvalue().rstrip()
+
+
+def guarded(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r") else cell
 
 
 def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:

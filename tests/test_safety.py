@@ -1,0 +1,237 @@
+"""Files from strangers: a study file or a store must not run what it has no business to name."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from faults import InProcess
+
+import blockmdp as bm
+from blockmdp.cli import main
+from blockmdp.experiments import Results, Study, StudyError, driver
+from blockmdp.experiments.plan import Plan
+from blockmdp.experiments.runs import Curve, Outcome, Values, execute
+from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.store import Store
+
+LOCK = {"name": "lock_bernoulli", "horizon": 2}
+DOCUMENT = {"seeds": 1, "episodes": 30, "problem": LOCK, "agent": [{"name": "Tabular"}]}
+URL = {"name": "URL", "batch": 10}
+
+
+@pytest.fixture
+def executor(monkeypatch):
+    monkeypatch.setattr(driver, "_executor", InProcess)
+
+
+@pytest.fixture
+def touch(tmp_path):
+    """A command that leaves a trace, and a function that says whether it has run."""
+    trace = tmp_path / "trace"
+    return f"touch {trace}", trace.exists
+
+
+# --- study files ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("trust", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "subprocess.getoutput",
+        "builtins:eval",
+        "os:remove",
+        "os:_exit",
+    ],
+)
+def test_only_parts_can_be_named(name, trust, touch):
+    command, has_run = touch
+    part = {"name": name, "command": command, "args": command, "cmd": command}
+    for changes in (
+        {"problem": part},
+        {"problem": LOCK | {"switch": part}},
+        {"agent": [part]},
+        {"agent": [{"name": "URL", "oracle": part}]},
+        {"agent": [{"name": "URL", "learner": part}]},
+        {"agent": [{"name": "URL", "batch": part}]},
+        {"agent": [{"name": "PCID", "classifier": part}]},
+        {"agent": [{"name": "URL", "oracle": {"name": "sklearn.cluster:KMeans", "init": part}}]},
+    ):
+        if trust:
+            with pytest.raises(StudyError, match=r"does not (say what it )?make|has no such"):
+                Study(DOCUMENT | changes)
+        else:
+            try:
+                study = Study(DOCUMENT | changes, trust=False)
+            except StudyError:
+                continue
+            with pytest.raises(StudyError, match="without trust cannot be run"):
+                study.run("nowhere")
+    assert not has_run()
+
+
+def test_a_function_says_what_it_makes(tmp_path):
+    (tmp_path / "said.py").write_text(
+        "import blockmdp as bm\n"
+        "def silent(): return bm.lock_bernoulli(2)\n"
+        "def lying() -> int: return bm.lock_bernoulli(2)\n"
+        "def unknown() -> 'Nowhere': return bm.lock_bernoulli(2)\n"
+        "def either() -> bm.BlockMDP | None: return bm.lock_bernoulli(2)\n"
+        "def good() -> 'bm.BlockMDP': return bm.lock_bernoulli(2)\n"
+    )
+    words = {
+        "silent": "problem.name: the function 'said:silent' does not say what it makes: annota",
+        "lying": "'said:lying' does not make a BlockMDP or a Gymnasium environment",
+        "unknown": "does not say what it makes: annotate it, such as -> blockmdp.BlockMDP",
+        "either": "'said:either' does not make a BlockMDP",
+    }
+    for name, message in words.items():
+        with pytest.raises(StudyError, match=message):
+            Study(DOCUMENT | {"problem": f"said:{name}"}, folder=tmp_path)
+    assert len(Study(DOCUMENT | {"problem": "said:good"}, folder=tmp_path)) == 1
+
+
+def test_a_dry_run_imports_nothing_of_the_user_s(tmp_path, capsys):
+    code = "import pathlib\npathlib.Path(__file__).with_suffix('.trace').touch()\n"
+    (tmp_path / "dry.py").write_text(code + "from blockmdp import lock_bernoulli as lock\n")
+    (tmp_path / "sklearn.py").write_text(code)  # would be found before the real one
+    text = """
+        seeds = 2
+        episodes = 30
+        problem = [{ name = "dry:lock", horizon = 2 }, { name = "lock_bernoulli", horizon = 3 }]
+        agent = [{ name = "URL", oracle = "pca_kmeans" }]
+    """
+    (tmp_path / "study.toml").write_text(text)
+    run = ["run", str(tmp_path / "study.toml"), "--dry-run", "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "blockmdp.cli", *run], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, list(tmp_path.glob("*.trace"))) == (0, [])
+    assert len(done.stdout.splitlines()) == 4
+    assert "not imported: dry:lock; with --trust" in done.stderr
+    (tmp_path / "sklearn.py").unlink()
+    assert main([*run, "--trust"]) == 0
+    assert "not imported" not in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("*.trace")] == ["dry.trace"]
+    sys.path.remove(str(tmp_path))
+
+
+# --- stores ---------------------------------------------------------------------------------------
+def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
+    command, has_run = touch
+    evil = {"name": "os:system", "command": command}
+    solved = {"share": 0.9, "above": None, "window": 20}
+    settings = [
+        Setting(evil, evil | {"learner": evil, "n": i}, 30, solved, "panel", label, label, i)
+        for i, label in enumerate(("one", "=two()"))
+    ]
+    plan = Plan("evil", None, DOCUMENT, [0, 1], settings)
+    with Store(tmp_path, write=True) as store:
+        store.register(plan)
+        for run in plan.runs():
+            execute({**json.loads(run.setting.content)}, run.seed)  # fails, and runs nothing
+            n = bm.rng.np.array([1, 30])
+            curve = Curve(n, n, n * 0.5).to_bytes()
+            values = Values(n, n * 0.5).to_bytes()
+            store.add(run, Outcome(None, 0.5, 0.5, 20, 30, {"learn": 30}, curve, 0.5, 0.5, values))
+    where = str(tmp_path)
+    for words in (
+        ["status", where],
+        ["table", where],
+        ["table", where, "--format", "csv"],
+        *(["plot", where, "--y", y] for y in ("average", "sliding", "value", "regret")),
+        *(["plot", where, "--map", kind] for kind in ("solved", "regret")),
+        ["compare", where, "one", "=two()"],
+        ["export", where, str(tmp_path / "runs.csv")],
+    ):
+        assert main(words) == 0, capsys.readouterr()
+        assert "Error" not in capsys.readouterr().err
+    assert not has_run()
+    with open(tmp_path / "runs.csv") as file:  # no spreadsheet may take a cell for a formula
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert "'=two()" in cells
+    assert not any(cell.startswith("=") for cell in cells)
+    assert "'=two()" in Results(tmp_path).table("csv")
+
+
+# --- messages of workers --------------------------------------------------------------------------
+def test_an_outcome_survives_its_way_as_json():
+    outcome = Outcome(None, 0.1, 1 / 3, None, 7, {"learn": 7}, b"\0curve", 0.5, 0.25, b"", 0.1, {})
+    assert Outcome.from_json(outcome.to_json()) == outcome
+    failed = Outcome(error="Traceback \udcff\n")
+    assert Outcome.from_json(failed.to_json()) == failed
+
+
+def test_what_is_no_outcome_is_refused():
+    good = json.loads(Outcome().to_json())
+    assert Outcome.from_json(json.dumps(good)) == Outcome()
+    for wrong in (
+        [],
+        "ready",
+        {},
+        good | {"more": 1},
+        good | {"average": "0.5"},
+        good | {"solved_at": 1.5},
+        good | {"trajectories": True},
+        good | {"ledger": []},
+        good | {"curve": "not hexadecimal"},
+        good | {"error": 3},
+    ):
+        with pytest.raises(ValueError, match="outcome"):
+            Outcome.from_json(json.dumps(wrong))
+    with pytest.raises(ValueError, match="outcome"):
+        Outcome.from_json(b"\x80\x04cos\nsystem\n")
+
+
+def test_a_part_may_raise_anything(tmp_path, executor):
+    code = """
+class Odd(BaseException):
+    def __str__(self):
+        raise ValueError("no words")
+
+class Agent:
+    def fit(self, problem, episodes, seed=0):
+        raise Odd
+"""
+    (tmp_path / "raises.py").write_text(code)
+    study = Study(DOCUMENT | {"agent": [{"name": "raises:Agent"}]}, folder=tmp_path)
+    results = study.run(tmp_path / "out", quiet=True)
+    assert len(results.failed) == 1
+    assert "raises.Odd" in results.status()
+    sys.path.remove(str(tmp_path))
+
+
+# --- the command ----------------------------------------------------------------------------------
+def test_a_closed_output_is_no_error(tmp_path, executor):
+    Study(DOCUMENT, "closed").run(tmp_path, quiet=True)
+    command = f"{sys.executable} -m blockmdp.cli table {tmp_path}"
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {closed}"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_imports_ends_the_command_in_one_line(signum):
+    code = "from _blockmdp_command import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-c", code, "list"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "numpy" in line:  # the first of many
+                process.send_signal(signum)
+                break
+        rest = process.stderr.read()
+    assert process.returncode == 128 + signum
+    assert "blockmdp: interrupted" in rest
+    assert "Traceback" not in rest

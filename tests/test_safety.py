@@ -235,3 +235,51 @@ def test_a_signal_during_imports_ends_the_command_in_one_line(signum):
     assert process.returncode == 128 + signum
     assert "blockmdp: interrupted" in rest
     assert "Traceback" not in rest
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (
+            {"name": "lock_bernoulli", "horizon": 10**9},
+            "1,000,000,000 levels of 3 states and 4 act",
+        ),
+        ({"name": "lock_gaussian", "horizon": 10**9}, "this machine has .* GiB: take fewer"),
+        ({"name": "comblock", "horizon": 10**9}, "take fewer"),
+        ({"name": "diabolical_lock", "horizon": 10**9}, "take fewer"),
+        ({"name": "exogenous_lock", "horizon": 10**9}, "take fewer"),
+        ({"name": "noisy_lock", "horizon": 10**9}, "take fewer"),
+        ({"name": "lock_digits", "horizon": 10**9}, "take fewer"),
+        ({"name": "noisy_chain", "n_states": 500, "horizon": 10**9}, "take fewer"),
+        ({"name": "deep_sea", "size": 10**5}, "100,000 levels of 100,000 states and 2 actions"),
+        ({"name": "river_swim", "n_states": 10**6}, "take fewer"),
+        ({"name": "random_block_mdp", "n_states": 10**6}, "take fewer"),
+    ],
+)
+def test_a_problem_that_does_not_fit_into_memory_is_refused_before_it_is_made(problem, words):
+    with pytest.raises(StudyError, match=words):
+        Study(DOCUMENT | {"problem": problem})
+
+
+def test_runs_are_counted_before_they_are_made(tmp_path, capsys):
+    many = [i / 1000 for i in range(1000)]
+    grid = {"name": "OracleQ", "lr": many, "bonus": many, "v_max": many}
+    for changes, words in (
+        ({"agent": [{"name": "Tabular", "learner": grid}]}, "more than 100000 points"),
+        ({"seeds": 10**9}, "seeds: must be at most 1000000, got 1000000000"),
+        ({"seeds": 10**6, "episodes": [10, 20]}, "at most 1000000 runs, got 2000000"),
+    ):
+        with pytest.raises(StudyError, match=words):
+            Study(DOCUMENT | changes)
+    path = tmp_path / "deep.toml"
+    path.write_text(".".join(["a"] * 100_000) + " = 1\n")
+    with pytest.raises(StudyError, match="is nested too deeply"):
+        Study.load(path)
+    path.write_text(
+        'seeds = 20_000\nepisodes = 10\nproblem = "lock_bernoulli"\nagent = [{ name = "Tabular" }]'
+    )
+    assert main(["run", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("seed 9999\n... and 10000 more\n")
+    assert err == "20000 runs, 0 of them done\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_finite", "check_integer", "warn"]
+__all__ = ["check_finite", "check_integer", "check_size", "warn"]
 
+COPIES = 6  # of a table of transitions: rewards, cumulative probabilities and what is temporary
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -61,6 +63,28 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
     if not good:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return whole
+
+
+def check_size(H: int, S: int, A: int) -> None:
+    """Check that the tables of a problem fit into memory, before any is made.
+
+    Parameters
+    ----------
+    H, S, A : int
+        Number of levels, states and actions.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit.
+    """
+    needed = COPIES * 8 * H * S * A * S
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise ValueError(
+            f"{H:,} levels of {S:,} states and {A:,} actions need {needed / 2**30:,.0f} GiB, but "
+            f"this machine has {there / 2**30:,.0f} GiB: take fewer"
+        )
 
 
 def warn(message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+MAX_LISTED = 10_000  # runs that --dry-run lists
 FORMATS = ("png", "pdf", "svg")
 KINDS = ("problems", "agents", "oracles", "learners")  # of `list`
 PARTS = ("fig1", "fig2", "fig3", "untuned", "defaults", "skyline", "horizon")  # of `reproduce`
@@ -405,15 +407,17 @@ def _dry_run(study: Study, out: Path, trust: bool) -> int:
     from blockmdp.experiments.parts import foreign
     from blockmdp.experiments.store import FILE, Store
 
-    done: set[str] = set()
+    done: set[tuple[str, int]] = set()
     if (out / FILE).is_file():
         with Store(out, warn=_print_warning) as store:
-            done = store.done()
-    runs = list(study.runs())
-    for run in runs:
-        print(f"{run}{'  (done)' if run.key in done else ''}")
-    there = sum(run.key in done for run in runs)
-    print(f"{len(runs)} runs, {there} of them done", file=sys.stderr)
+            done = {(row.setting, row.seed) for row in store.rows() if row.error is None}
+    for run in itertools.islice(study.runs(), MAX_LISTED):
+        print(f"{run}{'  (done)' if (run.setting.key, run.seed) in done else ''}")
+    if len(study) > MAX_LISTED:
+        print(f"... and {len(study) - MAX_LISTED} more")
+    keys, seeds = {setting.key for setting in study.settings}, set(study.seeds)
+    there = sum(setting in keys and seed in seeds for setting, seed in done)
+    print(f"{len(study)} runs, {there} of them done", file=sys.stderr)
     own = {
         name: None
         for s in study.settings

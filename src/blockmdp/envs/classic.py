@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Emission, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -59,6 +59,7 @@ def deep_sea(size: int = 10, emission: Emission | None = None, seed: int = 0) ->
     0.99
     """
     N = check_integer("size", size, 2)
+    check_size(N, N, 2)
     right = rng.uniforms(rng.children(streams.problem(seed), 0, N), N) < 0.5  # (row, column)
     P, rewards = np.zeros((N, N, 2, N)), np.zeros((N, N, 2, N))
     columns = np.arange(N)
@@ -116,6 +117,7 @@ def river_swim(
     0.17
     """
     S, H = check_integer("n_states", n_states, 2), check_integer("horizon", horizon, 1)
+    check_size(H, S, 2)
     P, rewards = np.zeros((S, 2, S)), np.zeros((S, 2, S))
     places = np.arange(S)
     P[places, 0, np.maximum(places - 1, 0)] = 1.0

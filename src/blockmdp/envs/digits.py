@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Digits, Images
-from blockmdp.envs.locks import DEAD, LIVE, make_lock
+from blockmdp.envs.locks import DEAD, LIVE, N_ACTIONS, make_lock
 from blockmdp.mdp import BlockMDP
 
 __all__ = ["lock_digits"]
@@ -59,6 +59,7 @@ def lock_digits(
     0.5
     """
     H = check_integer("horizon", horizon, 1)
+    check_size(H, 3, N_ACTIONS)
     u = rng.uniforms(np.array([streams.problem(seed)]), 10)[0]
     digits = u.argsort()[: len((*LIVE, DEAD))].tolist()
     return make_lock("LockDigits", H, switch, seed, Digits(digits, images))

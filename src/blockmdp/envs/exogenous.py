@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import ExogenousBits, Hadamard, MarkovBits
 from blockmdp.mdp import BlockMDP
 
@@ -76,6 +76,7 @@ def exogenous_lock(
     """
     H = check_integer("horizon", horizon, 1)
     A = check_integer("n_actions", n_actions, 3)
+    check_size(H, 3, A)
     keys = rng.children(streams.problem(seed), 0, H)
     good = rng.uniforms(keys, A).argsort(axis=1)[:, :2]  # (H, 2): two different actions per level
     P, rewards = np.zeros((H, 3, A, 3)), np.zeros((H, 3, A, 3))
@@ -145,6 +146,7 @@ def noisy_chain(
     if check_integer("n_bits", n_bits, 1) < K:
         raise ValueError(f"n_bits must be at least n_states = {K}, got {n_bits!r}")
     H = K if horizon is None else check_integer("horizon", horizon, 1)
+    check_size(H, K, 2)
     if H < K:
         raise ValueError(
             f"horizon must be at least n_states = {K}, or no reward is reachable, got {horizon!r}"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Emission, OneHotBernoulli, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -67,6 +67,7 @@ def lock_bernoulli(horizon: int = 20, switch: float = 0.2, seed: int = 0) -> Blo
     0.5
     """
     horizon = check_integer("horizon", horizon, 1)
+    check_size(horizon, 3, N_ACTIONS)
     return make_lock("LockBernoulli", horizon, switch, seed, OneHotBernoulli(3, horizon))
 
 
@@ -112,6 +113,7 @@ def lock_gaussian(
     <LockGaussian: horizon 5, 3 states, 4 actions, OneHotGaussian(3, 5, sigma=0.2)>
     """
     horizon = check_integer("horizon", horizon, 1)
+    check_size(horizon, 3, N_ACTIONS)
     emission = OneHotGaussian(3, horizon, sigma, truncate=truncate)
     return make_lock("LockGaussian", horizon, switch, seed, emission)
 
@@ -123,12 +125,13 @@ def make_lock(name: str, H: int, switch: float, seed: int, emission: Emission) -
     roles = _permutations(seed, H)
     P = np.zeros((H, 3, N_ACTIONS, 3))
     P[:, DEAD, :, DEAD] = 1.0
-    for h in range(H):
-        for s in LIVE:
-            keep, flip, *fatal = roles[h, s]
-            P[h, s, keep, LIVE] = 1 - switch, switch
-            P[h, s, flip, LIVE] = switch, 1 - switch
-            P[h, s, fatal, DEAD] = 1.0
+    levels = np.arange(H)
+    for s in LIVE:
+        keep, flip, *fatal = roles[:, s].T
+        for action, to in ((keep, (1 - switch, switch)), (flip, (switch, 1 - switch))):
+            P[levels, s, action, :DEAD] = to
+        for action in fatal:
+            P[levels, s, action, DEAD] = 1.0
     rewards = np.zeros_like(P)
     rewards[-1, :, :, LIVE] = 1.0
     return BlockMDP([1, 0, 0], P, rewards, 0.5, emission=emission, name=name)

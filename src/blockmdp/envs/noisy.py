@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Emission, branches
-from blockmdp.envs.locks import make_lock
+from blockmdp.envs.locks import N_ACTIONS, make_lock
 from blockmdp.mdp import BlockMDP
 
 __all__ = ["NOISES", "NoisyCode", "noisy_lock"]
@@ -238,6 +238,7 @@ def noisy_lock(
     array([2, 2, 2, 2, 2])
     """
     H = check_integer("horizon", horizon, 1)
+    check_size(H, 3, N_ACTIONS)
     check_integer("dim", dim, 3)
     if noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {noise!r}")

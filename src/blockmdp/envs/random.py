@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Emission, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -70,6 +70,7 @@ def random_block_mdp(
     H = check_integer("horizon", horizon, 1)
     S = check_integer("n_states", n_states, 1)
     A = check_integer("n_actions", n_actions, 1)
+    check_size(H, S, A)
     k = check_integer("successors", successors, 1)
     k = min(k, S)
     if not 0 < paying <= 1:

@@ -15,7 +15,7 @@ REQUIRED = ("seeds", "episodes", "problem", "agent")
 KEYS = (*REQUIRED, "solved")
 SOLVED_DEFAULTS = {"share": 0.9, "above": None, "window": 1000}
 MEASURES = ("returns", "value")  # what `solved` looks at; the first is the default
-MAX_SEEDS, MAX_EPISODES, MAX_DEPTH = 10**7, 10**12, 20
+MAX_SEEDS, MAX_EPISODES, MAX_DEPTH = 10**6, 10**12, 20
 
 
 def check_document(document: Any) -> None:

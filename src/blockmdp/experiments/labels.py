@@ -45,19 +45,22 @@ def distinct_labels(
     """
     flats = [dict(flatten(agent)) for agent in agents]
     differing: dict[str, dict[str, None]] = {label: {} for label in labels}
-    peers: dict[str, list[Config]] = {label: [] for label in labels}
+    peers: dict[str, dict[int, Config]] = {label: {} for label in labels}
     for indices in dict.fromkeys(panels):
-        groups: dict[str, list[Config]] = {}
+        groups: dict[str, dict[int, Config]] = {}
         for i in indices:
-            groups.setdefault(labels[i], []).append(flats[i])
+            groups.setdefault(labels[i], {})[i] = flats[i]
         for label, group in groups.items():
-            differing[label] |= dict.fromkeys(varying(group))
-            peers[label] += group
+            differing[label] |= dict.fromkeys(varying(list(group.values())))
+            peers[label] |= group
+    told = {
+        (label, key): _telling(key, list(peers[label].values()))
+        for label, keys in differing.items()
+        for key in keys
+    }
     found = []
     for label, flat in zip(labels, flats):
-        names = [
-            name for name in differing[label] if name in flat and _tells(name, flat, peers[label])
-        ]
+        names = [n for n in differing[label] if n in flat and _part(n, flat) in told[label, n]]
         words = [f"{_last_name(n.removesuffix('.name'))}={format_value(flat[n])}" for n in names]
         found.append(" ".join([label, *words]))
     return found
@@ -81,11 +84,18 @@ def varying(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({repr(table.get(key, ...)) for table in tables}) > 1]
 
 
-def _tells(key: str, flat: Config, peers: Sequence[Config]) -> bool:
-    """Whether a value says more than the name of the part that it belongs to."""
-    name = ".".join([*key.split(".")[:-1], "name"])
-    alike = [peer for peer in peers if peer.get(name, ...) == flat.get(name, ...)]
-    return key == name or len({repr(peer.get(key, ...)) for peer in alike}) > 1
+def _telling(key: str, peers: Sequence[Config]) -> set[str]:
+    """Return the parts, by name, of which a value says more than that name."""
+    values: dict[str, set[str]] = {}
+    for peer in peers:
+        values.setdefault(_part(key, peer), set()).add(repr(peer.get(key, ...)))
+    is_name = key.rpartition(".")[2] == "name"
+    return {part for part, found in values.items() if is_name or len(found) > 1}
+
+
+def _part(key: str, flat: Config) -> str:
+    """Return the name of the part that a parameter belongs to."""
+    return repr(flat.get(".".join([*key.split(".")[:-1], "name"]), ...))
 
 
 def format_value(value: Any) -> str:

@@ -5,6 +5,7 @@ A study expands to settings; a setting and a seed make a run. Runs are cached by
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,8 @@ from blockmdp.experiments.results import Results
 
 __all__ = ["Study"]
 
-MAX_RUNS = 10**7
+MAX_RUNS = 10**6
+DEEP = re.compile(r"(?:[\w\"'-]+\s*\.\s*){100}")  # a key that takes the parser minutes
 
 
 class Study(Plan):
@@ -141,6 +143,8 @@ class Study(Plan):
         except ValueError:
             raise StudyError(f"{path}: must be UTF-8 text") from None
         try:
+            if DEEP.search(text):
+                raise StudyError("is nested too deeply")
             document = tomllib.loads(text)
             for change in changes:
                 set_value(document, change)

@@ -124,6 +124,20 @@ def _parser() -> argparse.ArgumentParser:
         "imported",
     )
     run.add_argument(
+        "--until",
+        type=_above_zero,
+        metavar="SHARE",
+        help="add seeds until the mean return at the end is known this well: plus or minus this "
+        "share of the optimal value, for all agents and problems",
+    )
+    run.add_argument(
+        "--max-seeds",
+        type=_positive,
+        default=1000,
+        metavar="N",
+        help="with --until: stop at this number of seeds (default: 1000)",
+    )
+    run.add_argument(
         "--trust",
         action="store_true",
         help="with --dry-run: import modules of your own, and check the parts that they define",
@@ -400,7 +414,8 @@ def _run(args: argparse.Namespace) -> int:
     out = args.out or Path("results") / study.name
     if args.dry_run:
         return _dry_run(study, out, args.trust)
-    return _conclude(study.run(out, **_options(args)), args.quiet)
+    more = {"until": args.until, "max_seeds": args.max_seeds}
+    return _conclude(study.run(out, **_options(args), **more), args.quiet)
 
 
 def _dry_run(study: Study, out: Path, trust: bool) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from blockmdp import rng
 
 __all__ = [
+    "anytime",
     "average_curve",
     "bootstrap",
     "holm",
@@ -221,6 +222,46 @@ def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
     means = _weights(len(values)) @ values
     low, high = np.quantile(means, [0.5 - confidence / 2, 0.5 + confidence / 2])
     return float(low), float(high)
+
+
+def anytime(values: Array, confidence: float = 0.95, best_at: int = 50) -> float:
+    """Return half the width of an interval for the mean that holds at every sample size at once.
+
+    Whoever looks at an ordinary interval after each value, and stops when it is narrow, stops when
+    it is too narrow by chance. This one is an asymptotic confidence sequence: with probability
+    `confidence` the mean is inside at all sample sizes, so it is when one stops. It is about 1.5
+    times as wide.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Values so far, at least two.
+    confidence : float, default=0.95
+        Level of the interval.
+    best_at : int, default=50
+        Sample size at which the interval is as narrow as possible.
+
+    Returns
+    -------
+    float
+        The interval is the mean, plus or minus this.
+
+    References
+    ----------
+    I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy and A. Ramdas, *Time-uniform central limit
+    theory and asymptotic confidence sequences*, Annals of Statistics 2024, Theorem 2.2.
+
+    Examples
+    --------
+    >>> values = np.array([0.4, 0.6] * 25)
+    >>> round(anytime(values), 3)  # 1.96 * 0.1 / sqrt(50) is 0.028
+    0.043
+    """
+    n, alpha = len(values), 1 - confidence
+    log = -2 * math.log(alpha)
+    rho = (log + math.log(log + 1)) / best_at  # its square, in the paper's words
+    width = 2 * (n * rho + 1) / (n**2 * rho) * math.log(math.sqrt(n * rho + 1) / alpha)
+    return float(np.std(values, ddof=1) * math.sqrt(width))
 
 
 def resamples(n: int, times: int = 2000, stratum: int = 0) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.grid import expand
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.results import Results
+from blockmdp.experiments.until import run_until
 
 __all__ = ["Study"]
 
@@ -168,6 +169,8 @@ class Study(Plan):
         memory: float | None = None,
         retry_failed: bool = False,
         quiet: bool = False,
+        until: float | None = None,
+        max_seeds: int = 1000,
     ) -> Results:
         """Do the missing runs and return the results. Run it again to resume.
 
@@ -187,6 +190,12 @@ class Study(Plan):
             Repeat runs that failed before.
         quiet : bool, default=False
             Show no progress.
+        until : float or None, default=None
+            Add seeds until the mean return at the end is known this well: plus or minus this share
+            of the optimal value (of 1 if that is unknown), for all agents in all panels, with
+            95 % confidence. None does the seeds of the study.
+        max_seeds : int, default=1000
+            Number of seeds at which to stop in any case.
 
         Returns
         -------
@@ -202,14 +211,16 @@ class Study(Plan):
         """
         if not self._trust:
             raise StudyError("a study that was read without trust cannot be run")
-        (results,) = run_studies(
-            [self],
-            Path("results") / self.name if out is None else Path(out),
-            jobs=jobs,
-            cluster=cluster,
-            timeout=timeout,
-            memory=memory,
-            retry_failed=retry_failed,
-            quiet=quiet,
-        )
+        out = Path("results") / self.name if out is None else Path(out)
+        options: dict[str, Any] = {
+            "jobs": jobs,
+            "cluster": cluster,
+            "timeout": timeout,
+            "memory": memory,
+            "retry_failed": retry_failed,
+            "quiet": quiet,
+        }
+        if until is not None:
+            return run_until(self, out, until, max_seeds, **options)
+        (results,) = run_studies([self], out, **options)
         return results

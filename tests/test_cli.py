@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import subprocess
+import sys
 from importlib.metadata import entry_points
 
 import pytest
 
 import blockmdp as bm
+from blockmdp import cli
 from blockmdp.cli import main
 from blockmdp.experiments.errors import ExecutorError, Interrupted, StoreError, StudyError
 from blockmdp.paper import reproduce
@@ -53,7 +57,7 @@ def test_a_bad_argument_gets_one_line_and_status_2(capsys, tmp_path, monkeypatch
     for line, words in {
         "": "COMMAND",
         "reprodcue": "unknown command 'reprodcue'; did you mean 'reproduce'? (see",
-        "nothing": "unknown command 'nothing' (known: compare, export, list, plot, reproduce, run,",
+        "nothing": "unknown command 'nothing' (known: compare, completion, export, list, plot,",
         "list learner": "unknown kind 'learner'; did you mean 'learners'?",
         "reproduce --seeds 0": "--seeds: must be an integer >= 1, got '0'",
         "reproduce --only fig4": "--only: unknown part 'fig4'; choose from fig1, fig2, fig3, unt",
@@ -107,3 +111,61 @@ def test_an_error_gets_one_line_and_its_exit_status(capsys, tmp_path, monkeypatc
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert words in err
+
+
+# --- completion and colours -----------------------------------------------------------------------
+def complete(script, *words):
+    """What bash offers after these words; the last one is not finished."""
+    code = f"{script}\nCOMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}\n"
+    done = subprocess.run(
+        ["bash", "-c", code + '_blockmdp; echo "${COMPREPLY[@]}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_values(capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert complete(script, "blockmdp", "co") == ["compare", "completion"]
+    assert complete(script, "blockmdp", "plot", "--y", "") == [
+        *("average", "sliding", "value", "regret")
+    ]
+    assert complete(script, "blockmdp", "plot", "results", "--st") == ["--study"]
+    assert complete(script, "blockmdp", "list", "l") == ["learners"]
+    assert complete(script, "blockmdp", "run", "--out", "") == []  # files
+    assert main(["completion", "zsh"]) == 0
+    assert script in capsys.readouterr().out
+    assert main(["completion", "fish"]) == 0
+    fish = capsys.readouterr().out
+    assert "-n '__fish_seen_subcommand_from run' -l out -r -d 'directory" in fish
+    assert "%%" not in fish
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_only_terminals_get_colours(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert cli.coloured("word", cli.RED, Terminal()) == "\x1b[31mword\x1b[0m"
+    assert cli.coloured("word", cli.RED, io.StringIO()) == "word"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    cli._print_table("  agent  value\nH = 3\n  URL    0.5\n\nn/a: why")
+    bold = "\x1b[1m{}\x1b[0m"
+    expected = [bold.format("  agent  value"), bold.format("H = 3"), "  URL    0.5", "", "n/a: why"]
+    assert sys.stdout.getvalue().splitlines() == expected
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    cli._print_table("problem  verdict\nH = 3    better\nH = 5    worse\nH = 7    undecided")
+    lines = sys.stdout.getvalue().splitlines()
+    assert lines[1:] == [
+        *("H = 3    \x1b[32mbetter\x1b[0m", "H = 5    \x1b[31mworse\x1b[0m", "H = 7    undecided")
+    ]
+    for variable, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            assert cli.coloured("word", cli.RED, Terminal()) == "word"

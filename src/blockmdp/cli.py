@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from blockmdp import __version__
+from blockmdp.completion import SHELLS, completion
 
 # The functions below import what they need, so that `--help` does not take seconds.
 if TYPE_CHECKING:
@@ -42,17 +43,27 @@ names of agents:
 """
 
 
+BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
+
+
+def coloured(text: str, colour: str, stream: TextIO) -> str:
+    """Return text in a colour if the stream is a terminal that has colours."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not stream.isatty() else f"\x1b[{colour}m{text}\x1b[0m"
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
-        choice = r"argument (COMMAND|KIND): invalid choice: '(.*)' \(choose from (.*)\)"
+        choice = r"argument (COMMAND|KIND|SHELL): invalid choice: '(.*)' \(choose from (.*)\)"
         if wrong := re.fullmatch(choice, message):
             from blockmdp.experiments.errors import suggest
 
             what, word, known = wrong.groups()
             message = f"unknown {what.lower()} {word!r}{suggest(word, re.findall('[a-z]+', known))}"
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        line = f"{self.prog}: {message} (see {self.prog} --help)"
+        self.exit(2, f"{coloured(line, RED, sys.stderr)}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -238,6 +249,13 @@ def _parser() -> argparse.ArgumentParser:
     listed.add_argument(
         "kind", nargs="?", choices=KINDS, metavar="KIND", help=f"one of {', '.join(KINDS)}"
     )
+
+    shells = command(
+        *("completion", _completion, "print a script that completes this command in a shell"),
+        "Print a script that completes this command in a shell. In bash or zsh: "
+        'eval "$(blockmdp completion bash)". In fish: blockmdp completion fish | source.',
+    )
+    shells.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
     reproduce = command(
         *("reproduce", _reproduce, "run the paper's experiments and check its claims"),
@@ -470,7 +488,7 @@ def _tune(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"the best settings are in {path}; running them on new seeds", file=sys.stderr)
     results = tuned.run(out, **_options(args))
-    print(results.table())
+    _print_table(results.table())
     return _conclude(results, args.quiet)
 
 
@@ -527,7 +545,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.format != "csv" or args.to is not None:
         agents = re.sub(r"[^\w.-]+", "-", f"{args.one}-{args.other}-{args.by}")
         _save(found.plot(), args.to, args.directory / f"compare-{agents}", sys.stderr)
-    print(found.table(args.format))
+    _print_table(found.table(args.format), args.format)
     if args.format != "csv":
         print(f"\n{found.summary()}")
     return 0
@@ -560,7 +578,7 @@ def _table(args: argparse.Namespace) -> int:
         if len(studies) > 1:
             print("" if i == 0 else "\n", f"{results.study.name}:", sep="")
         width = shutil.get_terminal_size((80, 24)).columns
-        print(results.table(args.format, width))
+        _print_table(results.table(args.format, width), args.format)
     return 0
 
 
@@ -584,6 +602,11 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
+def _completion(args: argparse.Namespace) -> int:
+    print(completion(_parser(), args.shell))
+    return 0
+
+
 def _reproduce(args: argparse.Namespace) -> int:
     from blockmdp.paper.reproduce import reproduce
 
@@ -596,11 +619,29 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 def _print_warning(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(coloured(line, YELLOW, sys.stderr), file=sys.stderr)
+
+
+def _print_table(text: str, form: str = "text") -> None:
+    """Print a table; as text, with its head and titles in bold, and verdicts in colour."""
+    if form != "text":
+        print(text)
+        return
+    head, *lines = text.splitlines()
+    print(coloured(head, BOLD, sys.stdout))
+    for line in lines:
+        if (
+            head.startswith(" ") and line[:1] not in (" ", "") and line[:4] != "n/a:"
+        ):  # the title of a panel
+            line = coloured(line, BOLD, sys.stdout)
+        for word, colour in (("better", GREEN), ("worse", RED)):
+            if line.endswith(f" {word}"):
+                line = line.removesuffix(word) + coloured(word, colour, sys.stdout)
+        print(line)
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"blockmdp: {message}", file=sys.stderr)
+    print(coloured(f"blockmdp: {message}", RED, sys.stderr), file=sys.stderr)
     return status
 
 

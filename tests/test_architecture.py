@@ -34,6 +34,7 @@ LAYERS = [
     {"testing"},
     {"experiments"},
     {"paper"},
+    {"completion"},
     {"cli"},
 ]
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}

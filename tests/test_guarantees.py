@@ -16,7 +16,7 @@ from scipy import stats
 import blockmdp as bm
 from blockmdp import rng
 from blockmdp.jit import is_compiled
-from blockmdp.learners import opsrl, psrl_theory, rlsvi, ucrl2
+from blockmdp.learners import e3, opsrl, psrl_theory, rlsvi, ucbvi_theory, ucrl2
 from blockmdp.testing import check_learner
 
 # Learners that need few episodes on problems whose returns are at most 1.
@@ -123,6 +123,7 @@ def test_the_bernstein_bonus_of_ucbq():
     q = 0.2 + beta_1 / 2
     q = q / 4 + 3 / 4 * (0.6 + (beta_2 - beta_1 / 4) / (2 * 3 / 4))
     assert tables.q[0, 0, 0] == pytest.approx(q)
+    assert tables.next[0, 0, 0] == pytest.approx([0.2 + 0.6, 0.2**2 + 0.6**2])
 
 
 def test_bonuses_do_not_overflow_at_long_horizons():
@@ -165,6 +166,14 @@ def test_the_bernstein_bonus_of_ucbvi():
     bonus = sqrt(8 * L * spread / N) + 14 * H * L / (3 * N) + sqrt(8 * correction / N)
     assert tables.q[0, 0, 0] == pytest.approx(0.25 + p @ v + c * bonus)
     assert tables.q[1, 0, 0] == pytest.approx(min(0.8, 0.75 + c * 14 * H * L / (3 * 2)))
+    tables = learnt(bm.UCBVITheory("bernstein", v_max=0.5, delta=DELTA))  # rewards up to 1/4
+    tables.visits[1] = 2 * 10**9, 10**9  # so many that the correction is below H^2
+    tables.v[1] = 0.3, 0.1
+    spread = 16 * (p @ tables.v[1] ** 2 - (p @ tables.v[1]) ** 2)
+    correction = p @ (100**2 * H**3 * S**2 * A * L**2 / tables.visits[1])
+    assert correction < H**2 / 10
+    bonus = sqrt(8 * L * spread / N) + 14 * H * L / (3 * N) + sqrt(8 * correction / N)
+    assert ucbvi_theory.bonus_2(tables, 0, 0, 0, N) == pytest.approx(bonus)
 
 
 def test_the_bonus_of_ubev():
@@ -226,6 +235,11 @@ def test_rmax_and_e3_know_an_action_after_m_visits():
     assert tables.exploits[0]
     assert tables.q[1, 0, 0] == 0.75
     assert tables.q[0, 0].tolist() == pytest.approx([0.25 + 2 / 3 * 0.75, 0.5 * 0.75])
+    tables.n[1, 1, 0] = 0  # not known any more
+    e3.solve(tables, True)
+    assert tables.v[1].tolist() == [0.75, 0.0]  # nothing can be earned there
+    e3.solve(tables, False)
+    assert tables.v[1].tolist() == [0.0, 1.0]  # it is where to escape to
 
 
 def test_delayed_q_learning_changes_a_value_after_m_visits():
@@ -299,6 +313,10 @@ def test_the_posterior_of_psrl_with_its_published_prior():
     mean, rate = 2.5 / 3, 1 + ((np.array([1, 1, 0.5]) - 2.5 / 3) ** 2).sum() / 2
     scale = sqrt(rate / (2 * 3))
     assert stats.kstest(x, stats.t(4, loc=mean, scale=scale).cdf).pvalue > 1e-3
+    bm.PSRLTheory.update(tables, 0, 0, 1, 0.0, -1)  # the episode ends
+    x = np.array([psrl_theory.draw_next(tables, 0, 0, 1, key) for key in keys])
+    p = np.random.default_rng(0).dirichlet([0.5, 0.5, 1.0], size=100_000)
+    assert stats.ks_2samp(x, p[:, 0] * 0.9 + p[:, 1] * 0.2).pvalue > 1e-3
 
 
 def test_the_draws_of_optimistic_psrl():
@@ -320,6 +338,9 @@ def test_the_draws_of_optimistic_psrl():
     assert x == pytest.approx(2 / 3 * 0.9 + 1 / 3 * 0.2, abs=0.01)
     assert x.std() == pytest.approx((p * 0.7).std(), rel=0.1)
     assert opsrl.value(many, 0, 0, 0, np.uint64(3)) >= np.median(x)
+    many.m[0, 0, 0] = 1000, 500  # the other half of the episodes ended there
+    x = np.array([opsrl.posterior_sample(many, 0, 0, 0, key) for key in keys])
+    assert x == pytest.approx((2 / 3 * 0.9 + 1 / 3 * 0.2) / 2, abs=0.01)
 
 
 def digests():
@@ -440,6 +461,21 @@ def test_the_regret_of_ucbvi_grows_slowly_and_stays_below_its_bound():
     assert small[-1] - small[K // 2] < 0.1 * small[K // 2]
 
 
+def test_the_bounds_of_the_regret_of_ucbvi():
+    H, S, A, K, delta = 3, 4, 2, 100, 0.1
+    L = log(5 * S * A * H * K / delta)
+    found = bm.UCBVITheory(stationary=True).regret_bound(H, S, A, K, delta)
+    assert found == pytest.approx(20 * H * L * sqrt(S * A * H * K) + 250 * H**2 * S**2 * A * L**2)
+    found = bm.UCBVITheory("bernstein", stationary=True).regret_bound(H, S, A, K, delta)
+    bound = 30 * H * L * sqrt(S * A * K) + 2500 * H**2 * S**2 * A * L**2
+    assert found == pytest.approx(bound + 4 * H * sqrt(H * K * L))
+    half = bm.UCBVITheory("bernstein", stationary=True, v_max=1.5)
+    assert half.regret_bound(H, S, A, K, delta) == pytest.approx(found / 2)
+    by_level = bm.UCBVITheory("bernstein").regret_bound(H, S, A, K, delta)
+    alike = bm.UCBVITheory("bernstein", stationary=True).regret_bound(H, H * S, A, K, delta)
+    assert by_level == alike
+
+
 def test_wrong_constants_are_refused():
     for make in (
         lambda: bm.UCBQ("chernoff"),
@@ -451,6 +487,7 @@ def test_wrong_constants_are_refused():
         lambda: bm.E3(escape=2.0),
         lambda: bm.DelayedQ(epsilon=-0.1),
         lambda: bm.PSRLTheory(prior=0.0),
+        lambda: bm.PSRL(unseen=1e6 + 0.5),
         lambda: bm.OPSRL(scale=0.0),
         lambda: bm.RLSVI(scale=math.inf),
         lambda: bm.Tabular(bm.UCBQ(), by_level=False),

@@ -86,6 +86,18 @@ def test_untried_actions_are_optimal_and_each_plan_draws_another_model():
     assert np.array_equal(twin.q, tables.q)
 
 
+def test_a_first_visit_is_known_at_all_later_levels_of_a_shared_model():
+    tables = bm.PSRL(stationary=True).tables(4, 2, 2, 10)
+    before = tables.q.copy()
+    tables.v[:, 0] = 0.1, 0.2, 0.3, 0.4, 0.5
+    update(tables, 0, 1, 0, 0.25, 0)
+    assert tables.q[1:, 1, 0] == pytest.approx([0.25 + v for v in (0.3, 0.4, 0.5)])
+    assert tables.q[0, 1, 0] == before[0, 1, 0]
+    later = tables.q.copy()
+    update(tables, 0, 1, 0, 0.0, 0)  # the second visit
+    assert np.array_equal(tables.q, later)
+
+
 def test_the_scale_is_learnt_from_the_returns():
     learner = bm.PSRL()
     tables = learner.tables(2, 2, 2, 10)

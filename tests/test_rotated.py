@@ -102,11 +102,12 @@ def test_the_value_of_an_action_is_its_mean_plus_the_bonus_up_to_v_max():
 
 def test_planning_what_has_changed_equals_planning_everything():
     for bonus in (0.0, 0.3):
-        check_planning(bonus, H=6, S=4, A=3)
+        for stationary in (False, True):
+            check_planning(UCBVI(bonus=bonus, stationary=stationary), H=6, S=4, A=3)
 
 
-def check_planning(bonus, H, S, A):
-    tables = UCBVI(bonus=bonus).tables(H, S, A, 100)
+def check_planning(learner, H, S, A):
+    tables = learner.tables(H, S, A, 100)
     random = np.random.default_rng(0)
     for k in range(100):
         s = int(random.integers(S))

@@ -9,9 +9,10 @@ from types import TracebackType
 from rich import progress as rich_progress
 from rich.console import Console
 
-__all__ = ["Progress", "duration"]
+__all__ = ["Progress", "duration", "speed"]
 
 MAX_BARS = 30
+EARLY = 3  # runs after which the speed is not yet known
 
 
 def duration(seconds: float) -> str:
@@ -26,6 +27,17 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def speed(rate: float) -> str:
+    """Return a number of runs per second in words.
+
+    >>> speed(12.34), speed(0.5), speed(0.004)
+    ('12.3 runs/s', '2.0 s per run', '250 s per run')
+    """
+    if rate >= 1:
+        return f"{rate:.1f} runs/s"
+    return f"{1 / rate:.1f} s per run" if rate > 0.1 else f"{1 / rate:.0f} s per run"
 
 
 class Progress:
@@ -120,10 +132,10 @@ class Progress:
 
     def _words(self, now: float, workers: str) -> str:
         words = [workers]
-        if self.done > 1:
+        if self.done > EARLY:
             rate = (self.done - 1) / max(now - self._first, 1e-9)
             left = duration((self._total - self.done) / rate)
-            words = [f"{rate:.1f} runs/s", f"{left} left", workers]
+            words = [speed(rate), f"{left} left", workers]
         if self.failed:
             words.append(f"{self.failed} failed")
         return ", ".join(words)

@@ -19,7 +19,7 @@ from blockmdp.experiments.errors import StoreError, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.progress import duration
+from blockmdp.experiments.progress import duration, speed
 from blockmdp.experiments.runs import Curve, Values
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row, Store
@@ -341,8 +341,8 @@ class Results:
             left = f", {duration(missing / rate)} left" if finished and missing else ""
             lines.append(
                 f"running: process {driver.get('pid')} on {driver.get('host')}, "
-                f"{min(driver.get('jobs', missing), missing)} runs at a time, "
-                f"{rate:.1f} runs/s{left}"
+                f"{min(driver.get('jobs', missing), missing)} at a time"
+                f"{f', {speed(rate)}' if finished else ''}{left}"
             )
         elif missing:
             lines.append("not running: repeat the `blockmdp run` command to do the missing runs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import blockmdp as bm
 from blockmdp import cli
+from blockmdp.agents import progress
 from blockmdp.cli import main
 from blockmdp.experiments.errors import ExecutorError, Interrupted, StoreError, StudyError
 from blockmdp.paper import reproduce
@@ -169,3 +171,21 @@ def test_only_terminals_get_colours(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)
             assert cli.coloured("word", cli.RED, Terminal()) == "word"
+
+
+# --- fits in a terminal ---------------------------------------------------------------------------
+def test_a_long_fit_shows_a_bar_in_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.001)
+    plain = bm.OnlineURL().fit(bm.lock_bernoulli(3), 150)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    shown = bm.OnlineURL().fit(bm.lock_bernoulli(3), 150)
+    text = sys.stderr.getvalue()
+    assert "OnlineURL" in text
+    assert re.search(r"\d+ trajectories, mean return \d\.\d{3}, \d+ labels", text)
+    assert (shown.returns_ == plain.returns_).all()  # looking changes nothing
+    monkeypatch.setattr(progress, "DELAY", 60.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    bm.Tabular().fit(bm.lock_bernoulli(3), 150)
+    assert sys.stderr.getvalue() == ""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from blockmdp import measures
+from blockmdp.agents.progress import FitProgress
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import FEW, MANY, Level, Refit, Snapshot
@@ -97,7 +98,7 @@ class Agent(ABC):
         horizon: int | None = None,
         record: bool | Literal["few"] = False,
     ) -> Self:
-        """Learn from scratch.
+        """Learn from scratch. In a terminal, a fit of more than two seconds shows how far it is.
 
         The same seed gives the same result, on every engine. A longer fit with the same seed begins
         with the same episodes, unless the learner depends on their number, as `QLearning` does.
@@ -136,7 +137,7 @@ class Agent(ABC):
             raise ValueError(f"record must be True, False or 'few', got {record!r}")
         simulator.snapshots = [] if record else None
         simulator.digits = FEW if record == "few" else MANY
-        with one_thread():
+        with one_thread(), FitProgress(simulator, type(self).__name__):
             self._fit(simulator, episodes, record is True)
         self.snapshots_ = simulator.snapshots or []
         if record:

@@ -86,6 +86,10 @@ class Simulator(ABC):
         Where `learn` keeps the learner's policy at each checkpoint; None, the default, keeps none.
     digits : int
         How many checkpoints there are, see `blockmdp.history.next_checkpoint`.
+    run : LearnerRun or None
+        The run that was started last.
+    labels : int
+        Number of labels that a learner was last shown; 0 if it sees latent states.
     """
 
     mdp: BlockMDP | None
@@ -99,6 +103,8 @@ class Simulator(ABC):
         self.ledger: Counter[str] = Counter()
         self.snapshots: list[Snapshot] | None = None
         self.digits = MANY
+        self.run: LearnerRun | None = None
+        self.labels = 0
         self._learners = 0
         self._policy_key = streams.policy(seed)
         self._mixture_key = streams.mixture(seed)
@@ -128,7 +134,8 @@ class Simulator(ABC):
         tables = learner.tables(self.horizon, S, self.n_actions, episodes)
         key = streams.agent(self.seed, self._learners)
         self._learners += 1
-        return LearnerRun(learner, tables, np.zeros(episodes), S, key)
+        self.run = LearnerRun(learner, tables, np.zeros(episodes), S, key)
+        return self.run
 
     def _check_scale(self, learner: Learner) -> None:
         """Warn if `v_max` of a learner is smaller than the optimal value."""
@@ -265,6 +272,7 @@ class Simulator(ABC):
 
     def _reserve(self, run: LearnerRun, labels: int) -> bool:
         """Plan for at least `labels` labels; return whether the tables are too small."""
+        self.labels = labels
         if labels <= run.n_labels:
             return False
         episodes = len(run.returns)  # a level shows one observation in each episode

@@ -24,6 +24,8 @@ from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["BlockSimulator"]
 
+AT_ONCE = 2**16  # episodes of one compiled loop, during which Python can do nothing else
+
 
 class BlockSimulator(Simulator):
     """Simulates a BlockMDP in compiled loops.
@@ -69,7 +71,9 @@ class BlockSimulator(Simulator):
                 tape = self._tapes.refill(decoder, stop - run.k)
                 self.grow(run, decoder.n_labels)
             episodes = Episodes(self._world_key, run.key, offset=self.episodes - run.k)
-            end = stop if self.snapshots is None else min(stop, next_checkpoint(run.k, self.digits))
+            end = min(stop, run.k + AT_ONCE)
+            if self.snapshots is not None:
+                end = min(end, next_checkpoint(run.k, self.digits))
             k = loop(run.tables, self.mdp.dynamics, tape, episodes, run.k, run.returns[:end])
             self.ledger["learn"] += k - run.k
             run.k = k

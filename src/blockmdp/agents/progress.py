@@ -1,0 +1,69 @@
+"""A bar in the terminal for fits that take longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from blockmdp.simulators import Simulator
+
+__all__ = ["FitProgress"]
+
+DELAY, EVERY = 2.0, 0.2  # seconds before the bar appears, and between two looks at the fit
+RECENT = 100  # episodes whose mean return is shown
+
+
+class FitProgress:
+    """Shows how far a fit is, from a thread that only looks. It is a context manager.
+
+    Parameters
+    ----------
+    simulator : Simulator
+        Where the episodes of the fit are counted.
+    name : str
+        Name of the agent.
+    """
+
+    def __init__(self, simulator: Simulator, name: str) -> None:
+        self._simulator, self._name = simulator, name
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> FitProgress:
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def _watch(self) -> None:
+        if self._ended.wait(DELAY):
+            return
+        from rich import progress  # here, because most fits are short
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[words]}"),
+        )
+        console = Console(stderr=True, highlight=False)
+        with progress.Progress(*columns, console=console, transient=True) as bars:
+            task = bars.add_task(self._name, total=None, words="")
+            while True:
+                run = self._simulator.run
+                words = f"{self._simulator.episodes:,} trajectories"
+                k = 0 if run is None else run.k
+                if run is not None and k:
+                    words += f", mean return {run.returns[max(k - RECENT, 0) : k].mean():.3f}"
+                if self._simulator.labels:
+                    words += f", {self._simulator.labels} labels"
+                total = None if run is None else len(run.returns)
+                bars.update(task, total=total, completed=k, words=words)
+                if self._ended.wait(EVERY):
+                    return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -283,3 +285,94 @@ def test_runs_are_counted_before_they_are_made(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out.endswith("seed 9999\n... and 10000 more\n")
     assert err == "20000 runs, 0 of them done\n"
+
+
+# --- damaged study files --------------------------------------------------------------------------
+STUDY = """
+seeds = 2
+episodes = [10, 20]
+modules = "."
+[[problem]]
+name = "lock_bernoulli"
+horizon = [2, 3]
+switch = 0.1
+solved = { measure = "value", share = 0.8 }
+[[problem]]
+name = "FrozenLake-v1"
+is_slippery = false
+[[agent]]
+name = "URL"
+label = "mine"
+when = { horizon = 2 }
+batch = 20
+oracle = { name = "gmm", n_states = 3 }
+[[agent]]
+name = "Tabular"
+learner = { name = "OracleQ", lr = [0.1, 0.3] }
+[solved]
+window = 5
+above = 0.4
+"""
+WORDS = [
+    *STUDY.split(),
+    '"',
+    "'",
+    "[",
+    "]",
+    "{",
+    "}",
+    "=",
+    ",",
+    "nan",
+    "inf",
+    "-1",
+    "0",
+    "1e9",
+    "true",
+]
+WORDS += [
+    '"none"',
+    '""',
+    "[]",
+    "{}",
+    "\n",
+    "\x00",
+    "\u202e",
+    "é",
+    "2026-11-16",
+    '"os:system"',
+    "1_0",
+]
+
+
+def mutated(draw):
+    """The study with a few words deleted, repeated, exchanged or replaced."""
+    parts = re.split(r"(\s+)", STUDY)
+    for _ in range(draw.randint(1, 3)):
+        i, j = draw.randrange(len(parts)), draw.randrange(len(parts))
+        kind = draw.randrange(4)
+        if kind == 0:
+            del parts[i]
+        elif kind == 1:
+            parts.insert(i, parts[j])
+        elif kind == 2:
+            parts[i], parts[j] = parts[j], parts[i]
+        else:
+            parts[i] = draw.choice(WORDS)
+    return "".join(parts)
+
+
+def test_a_mutated_study_file_is_read_or_refused_in_one_line(tmp_path, capsys):
+    draw = random.Random(15)
+    seen = {0: 0, 2: 0}
+    for i in range(300):
+        path = tmp_path / "mutated.toml"
+        path.write_text(mutated(draw))
+        status = main(["run", str(path), "--dry-run", "--trust", "--out", str(tmp_path / "out")])
+        err = capsys.readouterr().err
+        assert status in seen, (i, path.read_text(), err)
+        assert "Traceback" not in err
+        assert status == 0 or len(err.splitlines()) == 1, (i, err)
+        seen[status] += 1
+    assert min(seen.values()) > 20
+    sys.path.remove(str(tmp_path))

@@ -305,19 +305,24 @@ class Store:
             Number of runs that were deleted.
         """
 
-        def damaged(table: str) -> list[tuple[int]]:
+        def damaged(table: str) -> list[tuple[int, str]]:
             rows = self._select(f"SELECT rowid, {_names(table)} FROM {table}")
-            return [(n,) for n, *row, checksum in rows if _checksum(row) != checksum]
+            return [(n, row[0]) for n, *row, checksum in rows if _checksum(row) != checksum]
 
         with self._writing() as connection:
             bad = {table: damaged(table) for table in _COLUMNS}
-            for table, numbers in bad.items():
-                connection.executemany(f"DELETE FROM {table} WHERE rowid=?", numbers)
+            for table, found in bad.items():
+                connection.executemany(
+                    f"DELETE FROM {table} WHERE rowid=?", [(n,) for n, _ in found]
+                )
+            keys = [(key,) for _, key in bad["exact"]]
+            inexact = connection.executemany("DELETE FROM runs WHERE key=?", keys).rowcount
             finished = "FROM runs WHERE error IS NULL"
             bare = connection.execute(f"DELETE {finished} AND key NOT IN (SELECT key FROM curves)")
             for table in ("curves", "exact"):
                 connection.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key {finished})")
-        runs, others = len(bad["runs"]) + bare.rowcount, len(bad["settings"] + bad["studies"])
+        runs = len(bad["runs"]) + max(inexact, 0) + bare.rowcount
+        others = len(bad["settings"] + bad["studies"])
         if runs:
             self._warn(f"{self.path}: deleted {runs} damaged runs, which are done again")
         if others:

@@ -36,11 +36,11 @@ import os
 import blockmdp as bm
 
 
-def lock(horizon: int = 3, size: int | None = None, seed: int = 0):
+def lock(horizon: int = 3, size: int | None = None, seed: int = 0) -> bm.BlockMDP:
     return bm.lock_bernoulli(size or horizon, 0.0, seed)
 
 
-def any_lock(x, seed=0):
+def any_lock(x, seed=0) -> bm.BlockMDP:
     return bm.lock_bernoulli(3, 0.0, seed)
 
 
@@ -509,7 +509,7 @@ def test_list_names_every_part():
 
 def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):
     path = ran.folder / "small.toml"
-    status, out, err = command("run", path, "--out", ran.folder / "out", "--dry-run")
+    status, out, err = command("run", path, "--out", ran.folder / "out", "--dry-run", "--trust")
     assert status == 0
     lines = out.splitlines()
     assert len(lines) == 21
@@ -519,7 +519,7 @@ def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):
     ]
     assert err == "21 runs, 18 of them done\n"
     elsewhere = tmp_path / "elsewhere"
-    options = ("--out", elsewhere, "--dry-run", "--only", "seed=1", "--set", "episodes=7")
+    options = ("--out", elsewhere, "--dry-run", "--trust", "--only", "seed=1", "--set", "episodes=7")
     status, out, err = command("run", path, *options)
     assert (status, len(out.splitlines()), err) == (0, 7, "7 runs, 0 of them done\n")
     assert not elsewhere.exists()
@@ -962,3 +962,14 @@ def test_panels_with_other_lengths_and_scales_have_their_own_axes(tmp_path, exec
     assert (one.get_xlim()[1], two.get_xlim()[1]) == (40, 400)
     assert one.get_ylim()[1] == pytest.approx(1.1)
     assert two.get_ylim()[1] == pytest.approx(4.4)
+
+
+def test_an_agent_alone_in_its_panels_is_named_in_each(tmp_path, executor):
+    document = {
+        "seeds": 1,
+        "episodes": 20,
+        "problem": {"name": "lock_bernoulli", "horizon": [2, 3]},
+        "agent": [{"name": "Tabular", "label": "alone"}],
+    }
+    lines = Study(document, "alone").run(tmp_path, quiet=True).table().splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["H", "alone", "H", "alone"]

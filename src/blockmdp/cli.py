@@ -488,7 +488,7 @@ def _tune(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"the best settings are in {path}; running them on new seeds", file=sys.stderr)
     results = tuned.run(out, **_options(args))
-    _print_table(results.table())
+    _print_table(results.table(width=_width()))
     return _conclude(results, args.quiet)
 
 
@@ -545,7 +545,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.format != "csv" or args.to is not None:
         agents = re.sub(r"[^\w.-]+", "-", f"{args.one}-{args.other}-{args.by}")
         _save(found.plot(), args.to, args.directory / f"compare-{agents}", sys.stderr)
-    _print_table(found.table(args.format), args.format)
+    _print_table(found.table(args.format, _width()), args.format)
     if args.format != "csv":
         print(f"\n{found.summary()}")
     return 0
@@ -577,8 +577,7 @@ def _table(args: argparse.Namespace) -> int:
     for i, results in enumerate(studies):
         if len(studies) > 1:
             print("" if i == 0 else "\n", f"{results.study.name}:", sep="")
-        width = shutil.get_terminal_size((80, 24)).columns
-        _print_table(results.table(args.format, width), args.format)
+        _print_table(results.table(args.format, _width()), args.format)
     return 0
 
 
@@ -620,6 +619,11 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 def _print_warning(line: str) -> None:
     print(coloured(line, YELLOW, sys.stderr), file=sys.stderr)
+
+
+def _width() -> int:
+    """Return the number of columns of the terminal, 80 if there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def _print_table(text: str, form: str = "text") -> None:

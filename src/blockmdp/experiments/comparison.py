@@ -203,13 +203,15 @@ class Comparison:
 
         return share(good), *statistics.stratified(share, good)
 
-    def table(self, form: tables.Form = "text") -> str:
+    def table(self, form: tables.Form = "text", width: int = 80) -> str:
         """Return a table with one row for each panel.
 
         Parameters
         ----------
         form : {"text", "csv", "markdown"}, default="text"
             Format of the table.
+        width : int, default=80
+            Columns of text. In a table that is wider, problems are above their rows.
 
         Returns
         -------
@@ -231,7 +233,9 @@ class Comparison:
             return tables.as_csv(Duel, [asdict(duel) for duel in self.duels], **named)
         change = "ratio" if self.by == "solved" else "difference"
         head = ("problem", "seeds", *self.agents, change, "P", "p", "verdict")
-        return tables.aligned([head, *map(self._cells, self.duels)], form)
+        rows = [head, *map(self._cells, self.duels)]
+        text = tables.aligned(rows, form)
+        return tables.titled(rows) if form == "text" and tables.widest(text) > width else text
 
     def _cells(self, duel: Duel) -> tuple[str, ...]:
         return (

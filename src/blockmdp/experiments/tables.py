@@ -25,8 +25,10 @@ __all__ = [
     "regret",
     "summarise",
     "table",
+    "titled",
     "total",
     "unjudged",
+    "widest",
 ]
 
 Form = Literal["text", "csv", "markdown"]
@@ -158,20 +160,10 @@ def table(summaries: Sequence[Summary], form: Form = "text", width: int = 80) ->
     below = "".join(f"\n\nn/a: {why}" for why in notes)
     if form == "markdown":
         return aligned(_columns(summaries), form) + below
-    text = _sections(summaries, _columns(summaries))
-    if max(map(len, text.splitlines())) > width:
-        text = _sections(summaries, _columns(summaries, intervals=False))
+    text = titled(_columns(summaries))
+    if widest(text) > width:
+        text = titled(_columns(summaries, intervals=False))
     return text + below
-
-
-def _sections(summaries: Sequence[Summary], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as text, without their first cells, which stand above those that share one."""
-    head, *lines = aligned([(f"  {row[1]}", *row[2:]) for row in rows]).splitlines()
-    text, last = [head], None
-    for s, line in zip(summaries, lines):
-        text += [line] if s.panel == last else [s.panel, line]
-        last = s.panel
-    return "\n".join(text)
 
 
 def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str:
@@ -194,21 +186,29 @@ def guarded(cell: Any) -> Any:
 
 
 def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
-    """Return rows of cells as text in columns, or in Markdown; the first row is the head.
-
-    As text, a first cell that is the same as in the row above is not repeated.
-    """
+    """Return rows of cells as text in columns, or in Markdown; the first row is the head."""
     if form == "markdown":
         lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
                  for row in rows]  # fmt: skip
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    lines, last = [], None
-    for row in rows:
-        shown = ("" if row[0] == last else row[0], *row[1:])
-        last = row[0]
-        lines.append("  ".join(cell.ljust(w) for cell, w in zip(shown, widths)).rstrip())
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
     return "\n".join(lines)
+
+
+def titled(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text; their first cells are titles above those that share one."""
+    head, *lines = aligned([(f"  {row[1]}", *row[2:]) for row in rows]).splitlines()
+    text, last = [head], None
+    for row, line in zip(rows[1:], lines):
+        text += [line] if row[0] == last else [row[0], line]
+        last = row[0]
+    return "\n".join(text)
+
+
+def widest(text: str) -> int:
+    """Return the length of the longest line."""
+    return max(map(len, text.splitlines()), default=0)
 
 
 def _columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[str]]:

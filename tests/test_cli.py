@@ -137,7 +137,8 @@ def test_bash_completes_commands_options_and_values(capsys):
     ]
     assert complete(script, "blockmdp", "plot", "results", "--st") == ["--study"]
     assert complete(script, "blockmdp", "list", "l") == ["learners"]
-    assert complete(script, "blockmdp", "run", "--out", "") == []  # files
+    for words in (["run", "--out", ""], ["run", ""], ["table", "res"]):
+        assert complete(script, "blockmdp", *words) == []  # files
     assert main(["completion", "zsh"]) == 0
     assert script in capsys.readouterr().out
     assert main(["completion", "fish"]) == 0
@@ -189,3 +190,8 @@ def test_a_long_fit_shows_a_bar_in_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     bm.Tabular().fit(bm.lock_bernoulli(3), 150)
     assert sys.stderr.getvalue() == ""
+    closed = io.StringIO()
+    closed.close()
+    for odd in (None, object(), closed):
+        monkeypatch.setattr(sys, "stderr", odd)
+        bm.Tabular().fit(bm.lock_bernoulli(3), 5)

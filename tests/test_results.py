@@ -26,7 +26,7 @@ from blockmdp.cli import main
 from blockmdp.envs import random_block_mdp
 from blockmdp.experiments import Results, Study, driver, statistics, tuning
 from blockmdp.experiments.catalogue import find, parameters
-from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.errors import StoreError, StudyError
 from blockmdp.experiments.runs import Outcome, execute
 from blockmdp.experiments.store import FILE, Store
 
@@ -519,7 +519,16 @@ def test_a_dry_run_prints_the_runs_but_does_none(ran, idle, tmp_path):
     ]
     assert err == "21 runs, 18 of them done\n"
     elsewhere = tmp_path / "elsewhere"
-    options = ("--out", elsewhere, "--dry-run", "--trust", "--only", "seed=1", "--set", "episodes=7")
+    options = (
+        "--out",
+        elsewhere,
+        "--dry-run",
+        "--trust",
+        "--only",
+        "seed=1",
+        "--set",
+        "episodes=7",
+    )
     status, out, err = command("run", path, *options)
     assert (status, len(out.splitlines()), err) == (0, 7, "7 runs, 0 of them done\n")
     assert not elsewhere.exists()
@@ -884,7 +893,8 @@ def test_a_run_that_cannot_be_judged_is_not_called_unsolved(tmp_path, executor):
     assert reasons == [
         "solved.window = 1000 is more than the 30 episodes of a run",
         "",
-        "the optimal value is unknown: set solved.above",
+        "the optimal value is unknown: set solved.above; or, if an earlier version did the runs, "
+        "run the study again",
     ]
     table = results.table()
     assert table.count("n/a (1 run)") == 2
@@ -923,6 +933,48 @@ def test_the_exact_value_is_stored_along_each_run(tmp_path, executor):
     assert panel.optimum is None
     with pytest.raises(ValueError, match="y must be one of average, sliding, regret, value"):
         results.plot("worth")
+
+
+def test_every_restart_has_its_checkpoints(tmp_path, executor):
+    document = {
+        "seeds": 1,
+        "episodes": 200,
+        "problem": {"name": "lock_bernoulli", "horizon": 3},
+        "agent": [{"name": "URL", "restarts": 2, "evaluation": 20}],
+    }
+    results = Study(document, "again").run(tmp_path, quiet=True)
+    agent = bm.URL(restarts=2, evaluation=20)
+    agent.fit(bm.lock_bernoulli(3, seed=0), 200, seed=0, record=True)
+    stored = results.values()
+    first = agent.trajectories_[199]
+    assert len(stored[stored.trajectories < first]) >= 14
+    assert len(stored[stored.trajectories > first]) >= 14
+    (row,) = [row for _, row in results.done]
+    assert row.optimal * row.trajectories - agent.returns_.sum() == pytest.approx(
+        results.frame().regret[0]
+    )
+
+
+def test_an_agent_may_have_a_fit_of_its_own(tmp_path, executor):
+    (tmp_path / "own_fit.py").write_text(
+        "import numpy as np\nimport blockmdp as bm\n"
+        "class Sub(bm.Tabular):\n"
+        "    def fit(self, problem, episodes, seed=0):\n"
+        "        return super().fit(problem, episodes, seed)\n"
+        "class Long:\n"
+        "    def fit(self, problem, episodes, seed=0):\n"
+        "        self.returns_ = np.ones(2 * episodes)\n"
+    )
+    document = {"seeds": 1, "episodes": 20, "problem": "lock_bernoulli"}
+    agents = [{"name": "own_fit:Sub"}, {"name": "own_fit:Long"}]
+    results = Study(document | {"agent": agents}, "own", tmp_path).run(tmp_path / "o", quiet=True)
+    (sub,) = [row for _, row in results.done]
+    assert (sub.optimal, sub.value) == (0.5, None)
+    assert "one for each episode" in results.failed[0][1].error
+    by_value = document | {"solved": {"measure": "value"}, "agent": agents[:1]}
+    with pytest.raises(StudyError, match="whose fit keeps no policies"):
+        Study(by_value, "own", tmp_path)
+    sys.path.remove(str(tmp_path))
 
 
 def test_a_store_of_the_last_version_gets_its_optima_when_the_study_is_run(tmp_path, executor):

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import random
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import zlib
 
+import numpy as np
 import pytest
 from faults import InProcess
 
-import blockmdp as bm
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, StudyError, driver
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.runs import Curve, Outcome, Values, execute
 from blockmdp.experiments.settings import Setting
-from blockmdp.experiments.store import Store
+from blockmdp.experiments.store import _COLUMNS, FILE, Store, _checksum
 
 LOCK = {"name": "lock_bernoulli", "horizon": 2}
 DOCUMENT = {"seeds": 1, "episodes": 30, "problem": LOCK, "agent": [{"name": "Tabular"}]}
@@ -75,6 +79,30 @@ def test_only_parts_can_be_named(name, trust, touch):
             with pytest.raises(StudyError, match="without trust cannot be run"):
                 study.run("nowhere")
     assert not has_run()
+
+
+@pytest.mark.parametrize("trust", [True, False])
+def test_no_detour_leads_to_other_functions(trust, touch, tmp_path, monkeypatch):
+    command, has_run = touch
+    (tmp_path / "detour.py").write_text(f"import os\nos.system({command!r})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    detours = [
+        {"name": "blockmdp.envs.gym:make", "problem": "os:system", "command": command},
+        {"name": "blockmdp.envs.gym:make_vector", "problem": "os:system", "command": command},
+        {"name": "blockmdp/LockBernoulli-v0", "problem": "os:system", "command": command},
+    ]
+    if not trust:  # else it may be imported
+        detours += [
+            {"name": "detour:FrozenLake-v1"},
+            {"name": "gymnasium:make", "id": "detour:FrozenLake-v1"},
+            {"name": "gymnasium.envs.registration:make", "id": "detour:FrozenLake-v1"},
+            {"name": "gymnasium:make_vec", "id": "detour:FrozenLake-v1"},
+            {"name": "GymV26Environment-v0", "env_id": "detour:FrozenLake-v1"},
+        ]
+    for problem in detours:
+        with contextlib.suppress(StudyError):
+            Study(DOCUMENT | {"problem": problem}, trust=trust)
+        assert not has_run(), problem
 
 
 def test_a_function_says_what_it_makes(tmp_path):
@@ -137,7 +165,7 @@ def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
         store.register(plan)
         for run in plan.runs():
             execute({**json.loads(run.setting.content)}, run.seed)  # fails, and runs nothing
-            n = bm.rng.np.array([1, 30])
+            n = np.array([1, 30])
             curve = Curve(n, n, n * 0.5).to_bytes()
             values = Values(n, n * 0.5).to_bytes()
             store.add(run, Outcome(None, 0.5, 0.5, 20, 30, {"learn": 30}, curve, 0.5, 0.5, values))
@@ -161,17 +189,80 @@ def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
     assert "'=two()" in Results(tmp_path).table("csv")
 
 
+def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys):
+    Study(DOCUMENT | {"solved": {"window": 10}}, "study").run(tmp_path / "good", quiet=True)
+
+    def altered(name, table, column, value):
+        """Change a value of all rows, with the right checksums."""
+        shutil.copytree(tmp_path / "good", tmp_path / name)
+        with contextlib.closing(sqlite3.connect(tmp_path / name / FILE)) as db, db:
+            names = _COLUMNS[table]
+            for row in db.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall():
+                new = tuple(value if n == column else old for n, old in zip(names, row))
+                sets = ", ".join(f"{n}=?" for n in (*names, "checksum"))
+                db.execute(f"UPDATE {table} SET {sets}", (*new, _checksum(new)))
+
+    bomb = zlib.compress(b"\0" * 10**8)
+    plan = json.dumps({"document": {}, "seeds": [0], "settings": [{"key": "x", "solved": {}}]})
+    for i, (table, column, value) in enumerate(
+        [
+            ("curves", "curve", b"garbage"),
+            ("curves", "curve", bomb),
+            ("exact", '"values"', zlib.compress(b"\0" * 24)),
+            ("exact", "optimal", None),
+            ("runs", "ledger", "[1]"),
+            ("runs", "ledger", "nothing"),
+            ("runs", "environment", "3"),
+            ("runs", "error", "\x1b]0;title\x07\x1b[2J"),
+            ("studies", "document", plan),
+            ("studies", "document", "[]"),
+        ]
+    ):
+        altered(str(i), table, column, value)
+        out = str(tmp_path / str(i))
+        for words in (
+            ["status"],
+            ["table"],
+            ["plot"],
+            ["plot", "--y", "value"],
+            ["plot", "--map", "regret"],
+        ):
+            assert main([words[0], out, *words[1:]]) in (0, 1), (table, column, words)
+            printed = "".join(capsys.readouterr())
+            assert "\x1b" not in printed
+
+
+def test_no_text_of_a_study_controls_the_terminal(tmp_path, capsys):
+    solved = {"share": 0.9, "above": 1, "window": 20}
+    words = ("\x1b[31mpanel", "la\x07bel")
+    setting = Setting({"name": "\x1b[2J"}, {"name": "x"}, 30, solved, *words)
+    plan = Plan("evil", None, DOCUMENT, [0], [setting])
+    with Store(tmp_path, write=True) as store:
+        store.register(plan)
+        for run in plan.runs():
+            n = np.array([1, 30])
+            curve = Curve(n, n, n * 0.5).to_bytes()
+            store.add(run, Outcome(None, 0.5, 0.5, 20, 30, {"learn": 30}, curve))
+    assert main(["table", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "\\x1b[31mpanel" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
 # --- messages of workers --------------------------------------------------------------------------
 def test_an_outcome_survives_its_way_as_json():
-    outcome = Outcome(None, 0.1, 1 / 3, None, 7, {"learn": 7}, b"\0curve", 0.5, 0.25, b"", 0.1, {})
+    n = np.array([1, 7])
+    curve = Curve(n, n, n / 3).to_bytes()
+    outcome = Outcome(None, 0.1, 1 / 3, None, 7, {"learn": 7}, curve, 0.5, 0.25, b"", 0.1, {})
     assert Outcome.from_json(outcome.to_json()) == outcome
     failed = Outcome(error="Traceback \udcff\n")
     assert Outcome.from_json(failed.to_json()) == failed
 
 
 def test_what_is_no_outcome_is_refused():
-    good = json.loads(Outcome().to_json())
-    assert Outcome.from_json(json.dumps(good)) == Outcome()
+    good = json.loads(Outcome(error="why").to_json())
+    assert Outcome.from_json(json.dumps(good)) == Outcome(error="why")
     for wrong in (
         [],
         "ready",
@@ -182,9 +273,11 @@ def test_what_is_no_outcome_is_refused():
         good | {"trajectories": True},
         good | {"ledger": []},
         good | {"curve": "not hexadecimal"},
+        good | {"values": b"garbage".hex()},
+        good | {"error": None},  # and no curve
         good | {"error": 3},
     ):
-        with pytest.raises(ValueError, match="outcome"):
+        with pytest.raises(ValueError, match=r"outcome|arrays"):
             Outcome.from_json(json.dumps(wrong))
     with pytest.raises(ValueError, match="outcome"):
         Outcome.from_json(b"\x80\x04cos\nsystem\n")

@@ -75,11 +75,32 @@ def test_a_study_grows_until_its_means_are_known(tmp_path, executor, capsys):
     assert len(Results(tmp_path).study) == n
 
 
-def test_a_study_stops_growing_at_max_seeds_and_at_failures(tmp_path, executor):
+def test_a_part_of_a_study_grows_and_the_rest_remains(tmp_path, executor):
+    agents = [*DOCUMENT["agent"], {"name": "Tabular", "learner": "QLearning", "label": "other"}]
+    study = Study(DOCUMENT | {"agent": agents}, "parts")
+    study.run(tmp_path, quiet=True)
+    study.only(["agent=skyline"]).run(tmp_path, until=0.3, quiet=True)
+    found = Results(tmp_path)
+    runs = {s.agent: s.runs for s in found.summaries()}
+    assert runs["other"] == 4 < runs["skyline"] == len(found.study.seeds)
+    with pytest.raises(StudyError, match="--only cannot choose some"):
+        study.only(["seed=1"]).run(tmp_path, until=0.3)
+
+
+def test_until_needs_a_scale(tmp_path, executor):
+    lake = {"name": "FrozenLake-v1", "is_slippery": False}
+    agent = [{"name": "URL", "oracle": "pca_kmeans"}]
+    study = Study(DOCUMENT | {"problem": lake, "agent": agent, "seeds": 1}, "lake")
+    with pytest.raises(StudyError, match=r"a positive optimal value, but that of .* is unknown"):
+        study.run(tmp_path, until=0.1, quiet=True)
+
+
+def test_a_study_stops_growing_at_max_seeds_and_at_failures(tmp_path, executor, capsys):
     results = Study(DOCUMENT | {"seeds": [7, 3]}, "most").run(
         tmp_path / "a", until=0.01, max_seeds=12, quiet=True
     )
     assert results.study.seeds == [7, 3, *range(8, 18)]
+    assert "not to ±0.01; stopped at --max-seeds" in capsys.readouterr().err
     (tmp_path / "fails_now.py").write_text(
         "class Agent:\n    def fit(self, problem, episodes, seed=0):\n        1 / 0\n"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_finite", "check_integer", "check_size", "warn"]
+__all__ = ["check_finite", "check_integer", "check_size", "is_terminal", "warn"]
 
 COPIES = 6  # of a table of transitions: rewards, cumulative probabilities and what is temporary
 _PACKAGE = str(Path(__file__).parent)
@@ -85,6 +85,25 @@ def check_size(H: int, S: int, A: int) -> None:
             f"{H:,} levels of {S:,} states and {A:,} actions need {needed / 2**30:,.0f} GiB, but "
             f"this machine has {there / 2**30:,.0f} GiB: take fewer"
         )
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a stream is a terminal; no if it is closed, or is no stream at all.
+
+    Parameters
+    ----------
+    stream : object
+        Such as sys.stderr, which may be None or any object with a method write.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+    """
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
 
 
 def warn(message: str) -> None:

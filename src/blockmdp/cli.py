@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from blockmdp import __version__
+from blockmdp.checks import is_terminal
 from blockmdp.completion import SHELLS, completion
 
 # The functions below import what they need, so that `--help` does not take seconds.
@@ -49,7 +50,7 @@ BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
 def coloured(text: str, colour: str, stream: TextIO) -> str:
     """Return text in a colour if the stream is a terminal that has colours."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain or not stream.isatty() else f"\x1b[{colour}m{text}\x1b[0m"
+    return text if plain or not is_terminal(stream) else f"\x1b[{colour}m{text}\x1b[0m"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_above_zero,
         metavar="SHARE",
         help="add seeds until the mean return at the end is known this well: plus or minus this "
-        "share of the optimal value, for all agents and problems",
+        "share of the optimal value, for each agent and problem; stop if runs fail",
     )
     run.add_argument(
         "--max-seeds",
@@ -437,6 +438,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(study: Study, out: Path, trust: bool) -> int:
+    from blockmdp.experiments.errors import printable
     from blockmdp.experiments.parts import foreign
     from blockmdp.experiments.store import FILE, Store
 
@@ -445,7 +447,7 @@ def _dry_run(study: Study, out: Path, trust: bool) -> int:
         with Store(out, warn=_print_warning) as store:
             done = {(row.setting, row.seed) for row in store.rows() if row.error is None}
     for run in itertools.islice(study.runs(), MAX_LISTED):
-        print(f"{run}{'  (done)' if (run.setting.key, run.seed) in done else ''}")
+        print(f"{printable(str(run))}{'  (done)' if (run.setting.key, run.seed) in done else ''}")
     if len(study) > MAX_LISTED:
         print(f"... and {len(study) - MAX_LISTED} more")
     keys, seeds = {setting.key for setting in study.settings}, set(study.seeds)
@@ -618,7 +620,9 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 def _print_warning(line: str) -> None:
-    print(coloured(line, YELLOW, sys.stderr), file=sys.stderr)
+    from blockmdp.experiments.errors import printable
+
+    print(coloured(printable(line), YELLOW, sys.stderr), file=sys.stderr)
 
 
 def _width() -> int:
@@ -645,7 +649,9 @@ def _print_table(text: str, form: str = "text") -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print(coloured(f"blockmdp: {message}", RED, sys.stderr), file=sys.stderr)
+    from blockmdp.experiments.errors import printable
+
+    print(coloured(f"blockmdp: {printable(message)}", RED, sys.stderr), file=sys.stderr)
     return status
 
 

@@ -38,7 +38,10 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     if shell == "fish":
         return _fish(commands, helps)
     script = _bash(commands)
-    return f"autoload -U +X bashcompinit && bashcompinit\n{script}" if shell == "zsh" else script
+    if shell == "bash":
+        return script
+    start = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+    return f"{start}\nautoload -U +X bashcompinit && bashcompinit\n{script}"
 
 
 def _commands(
@@ -71,10 +74,12 @@ def _bash(commands: dict[str, tuple[list[_Option], list[str]]]) -> str:
             if option.takes_value:
                 words = f'words="{" ".join(option.values)}"' if option.values else "return"
                 lines.append(f"        {name}:{option.name}) {words} ;;")
-    lines += ["    esac", '    if [ -z "$words" ]; then', '        case "${COMP_WORDS[1]}" in']
+    lines += ["    esac", '    if [ -z "$words" ]; then']
+    lines.append('        case "${COMP_WORDS[1]}:$word" in')
     for name, (options, choices) in commands.items():
-        words = " ".join([*choices, *(option.name for option in options)])
-        lines.append(f'            {name}) words="{words}" ;;')
+        words = " ".join(option.name for option in options)
+        lines.append(f'            {name}:-*) words="{words}" ;;')
+        lines += [f'            {name}:*) words="{" ".join(choices)}" ;;'] if choices else []
     lines += [
         "        esac",
         "    fi",

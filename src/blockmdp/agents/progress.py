@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
+from blockmdp.checks import is_terminal
 from blockmdp.simulators import Simulator
 
 __all__ = ["FitProgress"]
@@ -30,7 +31,7 @@ class FitProgress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> FitProgress:
-        if sys.stderr is not None and sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
         return self

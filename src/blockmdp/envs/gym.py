@@ -14,7 +14,6 @@ noise is correlated within an episode, the observations of episode n are drawn w
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -564,6 +563,7 @@ def register(id: str, problem: Callable[..., BlockMDP], **defaults: Any) -> None
     name = f"{problem.__module__}:{problem.__qualname__}"
     if not problem.__qualname__.isidentifier():
         raise ValueError(f"problem must be a function at the top level of a module, got {name}")
+    _REGISTERED[name] = problem
     kwargs = {"problem": name, **defaults}
     known = gymnasium.registry.get(id)
     if known is None or known.kwargs != kwargs:
@@ -587,7 +587,7 @@ def make(
     Parameters
     ----------
     problem : str
-        Function that returns the BlockMDP, as "module:function".
+        Function that returns the BlockMDP, as "module:function". It must be registered.
     observe : {"observation", "latent"}, default="observation"
         See `BlockMDPEnv`.
     render_mode : {"ansi", "rgb_array"} or None, default=None
@@ -600,7 +600,7 @@ def make(
     BlockMDPEnv
         The environment.
     """
-    return BlockMDPEnv(_load(problem)(**arguments), observe=observe, render_mode=render_mode)
+    return BlockMDPEnv(_registered(problem)(**arguments), observe=observe, render_mode=render_mode)
 
 
 # gymnasium.make reads the render modes from its entry point
@@ -620,7 +620,7 @@ def make_vector(
     Parameters
     ----------
     problem : str
-        Function that returns the BlockMDP, as "module:function".
+        Function that returns the BlockMDP, as "module:function". It must be registered.
     num_envs : int
         Number of copies.
     observe : {"observation", "latent"}, default="observation"
@@ -635,15 +635,20 @@ def make_vector(
     BlockMDPVectorEnv
         The vector environment.
     """
-    mdp = _load(problem)(**arguments)
+    mdp = _registered(problem)(**arguments)
     return BlockMDPVectorEnv(mdp, num_envs, observe=observe, render_mode=render_mode)
 
 
-def _load(problem: str) -> Callable[..., BlockMDP]:
-    """Import the function "module:function"."""
-    module, function = problem.split(":")
-    found: Callable[..., BlockMDP] = getattr(importlib.import_module(module), function)
-    return found
+_REGISTERED: dict[str, Callable[..., BlockMDP]] = {}  # what `register` was given, by name
+
+
+def _registered(problem: str) -> Callable[..., BlockMDP]:
+    """Return a function that was registered. No other is imported, whatever its name."""
+    if problem not in _REGISTERED:
+        raise ValueError(
+            f"{problem!r} is not registered: import the module that calls blockmdp.envs.register"
+        )
+    return _REGISTERED[problem]
 
 
 def mdp_of(env: gymnasium.Env[Any, Any]) -> BlockMDP | None:

@@ -58,7 +58,8 @@ CATALOGUE: dict[str, dict[str, str]] = {
 }
 
 
-PACKAGES = ("blockmdp", "gymnasium", "sklearn")  # whose parts a study may name without trust
+PACKAGES = ("blockmdp", "sklearn")  # whose parts a study may name without trust
+ENVIRONMENTS = ("blockmdp.", "gymnasium.envs.")  # modules whose environments it may name
 
 # What a part of each kind is, in words.
 KINDS = {
@@ -74,6 +75,8 @@ def is_foreign(kind: str, name: str) -> bool:
     """Whether a name stands for code of the user, which only runs if the user trusts it."""
     if name in CATALOGUE.get(kind, {}):
         return False
+    if kind == "problem" and name in gym.registry:
+        return not str(gym.registry[name].entry_point).startswith(ENVIRONMENTS)
     module, _ = _split_path(name)
     return bool(module) and module.partition(".")[0] not in PACKAGES
 

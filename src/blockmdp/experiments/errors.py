@@ -12,6 +12,7 @@ __all__ = [
     "StudyError",
     "did_you_mean",
     "one_line",
+    "printable",
     "short",
     "suggest",
 ]
@@ -63,6 +64,11 @@ def one_line(error: object) -> str:
     except Exception:  # a user's exception may fail to print itself
         words = type(error).__name__
     return words if len(words) <= 300 else words[:300] + " ..."
+
+
+def printable(text: str) -> str:
+    """Return a text without characters that control a terminal; they are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def short(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -226,8 +227,8 @@ def _try_building(kind: str, configs: Iterable[tuple[str, Config, bool]], trust:
             raise StudyError(f"{what}, which has no method fit")
         if kind == "problem" and not (isinstance(made, BlockMDP) or hasattr(made, "step")):
             raise StudyError(f"{what}, which is neither a BlockMDP nor a Gymnasium environment")
-        if by_value and kind == "agent" and not hasattr(made, "solved_from"):
-            raise StudyError(f"{what}, which has no method solved_from, but solved.measure is "
+        if by_value and kind == "agent" and not _can_record(made):
+            raise StudyError(f"{what}, whose fit keeps no policies, but solved.measure is "
                              '"value"; derive it from blockmdp.Agent, or measure "returns"'
                              )  # fmt: skip
         if by_value and kind == "problem" and optimal_value(made) is None:
@@ -236,3 +237,10 @@ def _try_building(kind: str, configs: Iterable[tuple[str, Config, bool]], trust:
                              )  # fmt: skip
         if hasattr(made, "close"):
             made.close()
+
+
+def _can_record(agent: Any) -> bool:
+    """Whether an agent keeps its policies, so that their values can be computed."""
+    from blockmdp.agents import Agent
+
+    return isinstance(agent, Agent) and "record" in inspect.signature(agent.fit).parameters

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, Self
 
 from blockmdp.experiments.changes import select
+from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.settings import Run, Setting
 
 __all__ = ["Plan"]
@@ -60,6 +61,11 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<study {self.name}: {len(self.settings)} settings x {len(self.seeds)} seeds>"
+
+    @property
+    def whole(self) -> Plan:
+        """The study that `only` took this part from; itself if it is no part."""
+        return self._whole or self
 
     @property
     def panels(self) -> list[str]:
@@ -124,8 +130,10 @@ class Plan:
             Of the same type as this one.
         """
         other = copy.copy(self)
-        other.name, other.seeds, other._whole = name, list(seeds), None
+        other.name, other.seeds = name, list(seeds)
         other.document = self.document | {"seeds": other.seeds}
+        if self._whole is not None:
+            other._whole = self._whole.on_seeds(other.seeds, name)
         return other
 
     def to_json(self) -> str:
@@ -159,10 +167,14 @@ class Plan:
         Plan
             The plan of the whole study.
         """
-        kept = json.loads(text)
-        settings = []
-        for values in kept["settings"]:
-            key = values.pop("key")
-            settings.append(Setting(**values))
-            vars(settings[-1])["key"] = key  # computing it takes longer than all the rest
-        return Plan(name, folder, kept["document"], kept["seeds"], settings)
+        try:
+            kept = json.loads(text)
+            settings = []
+            for values in kept["settings"]:
+                key = values.pop("key")
+                settings.append(Setting(**values))
+                vars(settings[-1])["key"] = key  # computing it takes longer than all the rest
+                values["solved"]["window"], values["solved"]["above"], values["problem"]["name"]
+            return Plan(name, folder, kept["document"], kept["seeds"], settings)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise StoreError(f"the study {name} of this store cannot be read") from None

@@ -9,6 +9,8 @@ from types import TracebackType
 from rich import progress as rich_progress
 from rich.console import Console
 
+from blockmdp.experiments.errors import printable
+
 __all__ = ["Progress", "duration", "speed"]
 
 MAX_BARS = 30
@@ -102,7 +104,9 @@ class Progress:
 
     def warn(self, line: str) -> None:
         """Show a line, also if quiet."""
-        (self._bars.console if hasattr(self, "_bars") else self._console).print(line, markup=False)
+        (self._bars.console if hasattr(self, "_bars") else self._console).print(
+            printable(line), markup=False
+        )
 
     def tick(self, panel: str, failed: bool, workers: str) -> None:
         """Count a run that has ended, and show it.

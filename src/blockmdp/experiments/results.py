@@ -15,7 +15,7 @@ import numpy as np
 from blockmdp.checks import warn as warn_user
 from blockmdp.experiments import statistics, tables
 from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
-from blockmdp.experiments.errors import StoreError, suggest
+from blockmdp.experiments.errors import StoreError, printable, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
 from blockmdp.experiments.plan import Plan
@@ -363,7 +363,7 @@ class Results:
             lines.append(f"... and {failed - 5} more")
         if failed:
             lines.append("to repeat failed runs: --retry-failed; for tracebacks: blockmdp export")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     # --- figures ----------------------------------------------------------------------------------
     def panels(self, y: Y = "average") -> list[Panel]:
@@ -579,12 +579,21 @@ class Results:
     def _curves(self) -> dict[str, Curve]:
         with Store(self.directory, warn=self._warn) as store:
             data = store.curves(row.key for _, row in self.done)
-        return {key: Curve.from_bytes(curve) for key, curve in data.items()}
+        return self._unpacked(Curve, data)
 
     def _values(self) -> dict[str, Values]:
         with Store(self.directory, warn=self._warn) as store:
             data = store.values(row.key for _, row in self.done)
-        return {key: Values.from_bytes(values) for key, values in data.items()}
+        return self._unpacked(Values, data)
+
+    def _unpacked(self, kind: type[Any], data: dict[str, bytes]) -> dict[str, Any]:
+        found = {}
+        for key, packed in data.items():
+            try:
+                found[key] = kind.from_bytes(packed)
+            except ValueError:  # not written by us
+                self._warn(f"{self.directory}: the curve of run {key} cannot be read")
+        return found
 
 
 def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward") -> Comparison:

@@ -7,6 +7,7 @@ data.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import platform
@@ -49,6 +50,9 @@ THREADS = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+
+
+MOST_BYTES = 2**20  # of a curve, unpacked; about 200 points have 5,000
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +115,15 @@ def _packed(*arrays: NDArray[Any]) -> bytes:
 
 
 def _unpacked(data: bytes, rows: int) -> NDArray[np.int64]:
-    return np.frombuffer(zlib.decompress(data), "<i8").reshape(rows, -1)
+    """Return arrays that `_packed` wrote; ValueError for anything else, however large it is."""
+    unpacking = zlib.decompressobj()
+    try:
+        plain = unpacking.decompress(data, MOST_BYTES)
+    except zlib.error:
+        plain = b""
+    if not unpacking.eof or not plain or len(plain) % (8 * rows):
+        raise ValueError("these are no packed arrays")
+    return np.frombuffer(plain, "<i8").reshape(rows, -1)
 
 
 @dataclass(frozen=True)
@@ -182,7 +194,12 @@ class Outcome:
         for key, types in _TYPES.items():
             if not isinstance(values[key], types) or isinstance(values[key], bool):
                 raise ValueError(f"{key} of an outcome is {short(values[key])}")
-        return cls(**values)
+        outcome = cls(**values)
+        if outcome.error is None:
+            Curve.from_bytes(outcome.curve)
+        if outcome.values:
+            Values.from_bytes(outcome.values)
+        return outcome
 
 
 _TYPES: dict[str, Any] = {
@@ -242,10 +259,12 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     optimal = optimal_value(problem)
     by_value = config["solved"].get("measure") == "value"
     record = True if by_value else "few"
-    recorded = optimal is not None and isinstance(agent, Agent)
+    takes = inspect.signature(agent.fit).parameters
+    recorded = optimal is not None and isinstance(agent, Agent) and "record" in takes
     agent.fit(problem, config["episodes"], seed=seed, **({"record": record} if recorded else {}))
     returns = np.asarray(agent.returns_, np.float64)
-    if not (returns.ndim == 1 and returns.size and np.isfinite(returns).all()):
+    learnt = getattr(agent, "ledger_", {}).get("learn", config["episodes"])
+    if not (returns.shape == (learnt,) and learnt and np.isfinite(returns).all()):
         raise ValueError("the agent's returns_ must be finite numbers, one for each episode")
     drawn = getattr(agent, "trajectories_", None)
     drawn = np.arange(1, len(returns) + 1) if drawn is None else np.asarray(drawn, np.int64)
@@ -281,7 +300,9 @@ def _exact(agent: Agent) -> dict[str, Any]:
     """Measure the policies of a recorded fit."""
     from blockmdp import measures
 
-    few = [s for s in agent.snapshots_[:-1] if next_checkpoint(s.k - 1, FEW) == s.k]
+    K = len(agent.returns_) // getattr(agent, "restarts", 1)  # each attempt has its checkpoints
+    ks = [(s.k - 1) % K + 1 for s in agent.snapshots_[:-1]]
+    few = [s for s, k in zip(agent.snapshots_, ks) if next_checkpoint(k - 1, FEW) == k]
     few.append(agent.snapshots_[-1])
     assert agent.mdp_ is not None
     values = measures.values(agent.mdp_, few, None, agent.seed_)

@@ -345,7 +345,7 @@ class Store:
         good = [
             Row._make((*row[:-1], *exact.get(row[0], (None, None))[:2]))
             for row in rows
-            if _checksum(row[:-1]) == row[-1]
+            if _checksum(row[:-1]) == row[-1] and _is_table(row[8]) and _is_table(row[11])
         ]
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), "runs")
@@ -376,8 +376,11 @@ class Store:
         """Return optimal value, final value and values along the way of all runs, by key."""
         if _schema(self._connection) == _SCHEMA_2:
             return {}
-        rows = self._rows("exact")
-        return {row[0]: row[1:-1] for row in rows if _checksum(row[:-1]) == row[-1]}
+        rows = list(self._rows("exact"))
+        good = {row[0]: row[1:-1] for row in rows if _checksum(row[:-1]) == row[-1]}
+        if len(good) < len(rows):
+            self._warn_left_out(len(rows) - len(good), "exact values")
+        return good
 
     def names(self) -> list[str]:
         """Return the names of all studies, the one that was run last at the end."""
@@ -502,6 +505,14 @@ def _as_stored(value: Any) -> Any:
     if isinstance(value, float):
         return None if value != value else value + 0.0
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def _is_table(text: Any) -> bool:
+    """Whether a text is a table in JSON."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, TypeError):
+        return False
 
 
 def _checksum(row: Iterable[Any]) -> str:

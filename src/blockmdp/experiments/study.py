@@ -191,9 +191,9 @@ class Study(Plan):
         quiet : bool, default=False
             Show no progress.
         until : float or None, default=None
-            Add seeds until the mean return at the end is known this well: plus or minus this share
-            of the optimal value (of 1 if that is unknown), for all agents in all panels, with
-            95 % confidence. None does the seeds of the study.
+            Add seeds until the mean return at the end of each agent in each panel is known this
+            well: plus or minus this share of the optimal value, each with 95 % confidence. Stop
+            if runs fail. None does the seeds of the study.
         max_seeds : int, default=1000
             Number of seeds at which to stop in any case.
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from blockmdp.experiments import statistics
+from blockmdp.experiments.errors import printable
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row
 
@@ -130,7 +131,10 @@ def unjudged(setting: Setting, done: Sequence[Row]) -> str:
     if window != "all" and window > setting.episodes:
         return f"solved.window = {window} is more than the {setting.episodes} episodes of a run"
     if setting.solved["above"] is None and all(row.optimal is None for row in done):
-        return "the optimal value is unknown: set solved.above"
+        return (
+            "the optimal value is unknown: set solved.above; or, if an earlier version did the "
+            "runs, run the study again"
+        )
     return ""
 
 
@@ -191,6 +195,7 @@ def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
         lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
                  for row in rows]  # fmt: skip
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
     return "\n".join(lines)
@@ -201,7 +206,7 @@ def titled(rows: Sequence[Sequence[str]]) -> str:
     head, *lines = aligned([(f"  {row[1]}", *row[2:]) for row in rows]).splitlines()
     text, last = [head], None
     for row, line in zip(rows[1:], lines):
-        text += [line] if row[0] == last else [row[0], line]
+        text += [line] if row[0] == last else [printable(row[0]), line]
         last = row[0]
     return "\n".join(text)
 

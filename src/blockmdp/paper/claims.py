@@ -14,7 +14,7 @@ from blockmdp.experiments import statistics
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row
-from blockmdp.experiments.tables import Summary
+from blockmdp.experiments.tables import Summary, total
 
 __all__ = ["Claim", "as_text", "claims_of", "horizon_slopes"]
 
@@ -350,8 +350,7 @@ def _by_panel(
 
 
 def _reward_per_trajectory(setting: Setting, row: Row) -> float:
-    assert row.average is not None
-    return row.average * setting.episodes / row.trajectories
+    return total(setting, row) / row.trajectories
 
 
 def _difference(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:

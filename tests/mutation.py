@@ -32,7 +32,7 @@ LIMIT = 300  # seconds of computing; a mutant that takes longer is caught
 
 # What to change, its share of the sample, and the tests that should notice.
 LEARNERS = ["guarantees", "learners", "psrl", "tabular", "unchanged", "law", "engines", "theory"]
-LEARNERS += ["rotated", "pcid"]
+LEARNERS += ["rotated", "pcid", "docstrings"]
 URL = ["fix_label", "url", "theory", "online", "own_oracles", "unchanged", "snapshots", "rotated"]
 URL += ["check_oracle", "black_box"]
 PARTS = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from importlib import import_module
 
 import pytest
@@ -58,3 +60,46 @@ def test_public_docstrings_are_complete():
                 if code in CHECKS and needed and (name, code) not in EXEMPT:
                     wrong.append(f"{name}: {code} {what}")
     assert not wrong, "\n".join(wrong)
+
+
+def thing(name):
+    """The class, function or method of a full name."""
+    module, rest = name, []
+    while True:
+        try:
+            found = import_module(module)
+            break
+        except ModuleNotFoundError:
+            module, _, last = module.rpartition(".")
+            rest.insert(0, last)
+    for part in rest:
+        found = getattr(found, part)
+    return found
+
+
+def test_documented_defaults_are_the_real_ones():
+    wrong, checked = [], 0
+    for full in dict.fromkeys(public()):
+        for name in [full, *methods(full)]:
+            found = thing(name)
+            if isinstance(found, property):
+                continue
+            try:
+                parameters = inspect.signature(found).parameters
+            except (TypeError, ValueError):
+                continue
+            doc = inspect.getdoc(found) or ""
+            for key, parameter in parameters.items():
+                said = re.search(rf"^{key} : .*default=(.*)$", doc, re.MULTILINE)
+                real = parameter.default
+                if not said or not isinstance(real, bool | int | float | str | None):
+                    continue
+                try:
+                    alike = ast.literal_eval(said[1].replace("^", "**")) == real
+                except ValueError:
+                    alike = real is None  # it says what None stands for
+                checked += 1
+                if not alike:
+                    wrong.append(f"{name}: {key} is {real!r}, not {said[1]}")
+    assert not wrong, "\n".join(wrong)
+    assert checked > 300

@@ -320,15 +320,23 @@ def test_the_posterior_of_psrl_with_its_published_prior():
 
 
 def test_a_state_that_was_not_met_has_the_largest_value_of_its_level():
-    learner = bm.PSRLTheory(prior=0.5)
-    tables = learner.tables(3, S, A, K)
-    for s in (0, 1):  # two states are met at level 1, and one at level 2
-        for h, at, to in ((0, 0, s), (1, s, 0), (2, 0, 0)):
-            learner.update(tables, h, at, 0, 0.0, to)
-    tables.v[2, 0] = 0.2
+    found = []
+    for learner in (bm.PSRLTheory(prior=0.5), bm.OPSRL(delta=DELTA)):
+        tables = learner.tables(3, S, A, K)
+        for s in (0, 1):  # two states are met at level 1, and one at level 2
+            for h, at, to in ((0, 0, s), (1, s, 0), (2, 0, 0)):
+                learner.update(tables, h, at, 0, 0.0, to)
+        tables.v[2, 0] = 0.2
+        found.append(tables)
+    tables, optimist = found
     keys = rng.children(np.uint64(4), 0, 4000)
     x = np.array([psrl_theory.draw_next(tables, 1, 0, 0, key) for key in keys])
     p = np.random.default_rng(0).beta(1.5, 0.5, size=100_000)
+    assert stats.ks_2samp(x, p * 0.2 + (1 - p) * 1.0).pvalue > 1e-3
+    x = np.array([opsrl.posterior_sample(optimist, 1, 0, 0, key) for key in keys])
+    unit = log(3 * K / DELTA)
+    shapes = (1 + 720 * unit) / (120 * unit), 720 / 120
+    p = np.random.default_rng(0).beta(*shapes, size=100_000)
     assert stats.ks_2samp(x, p * 0.2 + (1 - p) * 1.0).pvalue > 1e-3
 
 

@@ -27,7 +27,15 @@ from blockmdp.experiments.errors import StudyError, did_you_mean, one_line, sugg
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["CATALOGUE", "describe", "find", "is_foreign", "parameters", "source_digest"]
+__all__ = [
+    "CATALOGUE",
+    "describe",
+    "find",
+    "is_foreign",
+    "is_union",
+    "parameters",
+    "source_digest",
+]
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -61,13 +69,13 @@ CATALOGUE: dict[str, dict[str, str]] = {
 PACKAGES = ("blockmdp", "sklearn")  # whose parts a study may name without trust
 ENVIRONMENTS = ("blockmdp.", "gymnasium.envs.")  # modules whose environments it may name
 
-# What a part of each kind is, in words.
+# What a part of each kind is, in words, and the annotation of a function that makes one.
 KINDS = {
-    "problem": "a BlockMDP or a Gymnasium environment",
-    "agent": "an agent with a method fit",
-    "oracle": "an estimator with a method fit",
-    "learner": "a blockmdp.Learner",
-    "emission": "a blockmdp.Emission",
+    "problem": ("a BlockMDP or a Gymnasium environment", "-> blockmdp.BlockMDP"),
+    "agent": ("an agent with a method fit", "-> blockmdp.Agent"),
+    "oracle": ("an estimator with a method fit", "-> sklearn.base.BaseEstimator"),
+    "learner": ("a blockmdp.Learner", "-> blockmdp.Learner"),
+    "emission": ("a blockmdp.Emission", "-> blockmdp.Emission"),
 }
 
 
@@ -134,7 +142,7 @@ def find(kind: str, name: str, place: str) -> Callable[..., Any]:
 def _check_type(kind: str, name: str, maker: Any, place: str) -> None:
     """Check that something makes parts of a kind, without calling it."""
     kinds = [kind] if kind in KINDS else list(KINDS)  # a part of a part, such as a classifier
-    what = " or ".join(KINDS[each] for each in kinds)
+    what = " or ".join(KINDS[each][0] for each in kinds)
     if not callable(maker):
         raise StudyError(f"{place}: {name!r} is not a class or function that makes {what}")
     made = _definition(maker)
@@ -146,20 +154,11 @@ def _check_type(kind: str, name: str, maker: Any, place: str) -> None:
         if made is None:
             raise StudyError(
                 f"{place}: the function {name!r} does not say what it makes: annotate it, such as "
-                f"{EXAMPLES[kinds[0]]}"
+                f"{KINDS[kinds[0]][1]}"
             )
-    options = typing.get_args(made) if _is_union(made) else (made,)
+    options = typing.get_args(made) if is_union(made) else (made,)
     if not all(any(_is_a(each, option) for each in kinds) for option in options):
         raise StudyError(f"{place}: {name!r} does not make {what}")
-
-
-EXAMPLES = {
-    "problem": "-> blockmdp.BlockMDP",
-    "agent": "-> blockmdp.Agent",
-    "oracle": "-> sklearn.base.BaseEstimator",
-    "learner": "-> blockmdp.Learner",
-    "emission": "-> blockmdp.Emission",
-}
 
 
 def _is_a(kind: str, made: Any) -> bool:
@@ -173,7 +172,8 @@ def _is_a(kind: str, made: Any) -> bool:
     return issubclass(made, Learner if kind == "learner" else Emission)
 
 
-def _is_union(hint: Any) -> bool:
+def is_union(hint: Any) -> bool:
+    """Whether an annotation allows several types."""
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 

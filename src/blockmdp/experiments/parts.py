@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import types
 import typing
 from collections.abc import Mapping
 from typing import Any
 
-from blockmdp.experiments.catalogue import CATALOGUE, find, is_foreign, parameters, source_digest
+from blockmdp.experiments.catalogue import (
+    CATALOGUE,
+    find,
+    is_foreign,
+    is_union,
+    parameters,
+    source_digest,
+)
 from blockmdp.experiments.errors import StudyError, short, suggest
 
 __all__ = ["SOURCE", "Config", "build", "complete", "foreign", "import_parts", "takes_seed"]
@@ -133,17 +139,13 @@ def _checked(key: str, value: Any, hint: Any, place: str, trust: bool) -> Any:
         return complete(key, value, place, trust)
     if not _fits(value, hint):
         raise StudyError(f"{place}: must be {_describe(hint)}, got {short(value)}")
-    options = typing.get_args(hint) if _is_union(hint) else (hint,)
+    options = typing.get_args(hint) if is_union(hint) else (hint,)
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if is_integer and float in options and int not in options else value
 
 
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
-
-
 def _fits(value: Any, hint: Any) -> bool:
-    if _is_union(hint):
+    if is_union(hint):
         return any(_fits(value, option) for option in typing.get_args(hint))
     if typing.get_origin(hint) is typing.Literal:
         return any(value == option for option in typing.get_args(hint))
@@ -162,7 +164,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _describe(hint: Any) -> str:
-    if _is_union(hint):
+    if is_union(hint):
         options = [o for o in typing.get_args(hint) if o is not type(None)]
         return " or ".join([_describe(o) for o in options] + ['"none"'] * _fits(None, hint))
     if typing.get_origin(hint) is typing.Literal:

@@ -61,14 +61,15 @@ def expand(document: Mapping[str, Any], check: bool = True, trust: bool = True) 
     """
     _check_size(document)
     problems = _problems(document, trust)
+    valued = [problem.solved.get("measure") == "value" for problem in problems]
+    if check:  # before agents, whose imports take seconds
+        parts = [(p.place, p.config, v) for p, v in zip(problems, valued)]
+        _try_building("problem", parts, trust)
     panels = _panels(problems)
     agents = _agents(document["agent"], panels, trust)
     shown = [tuple(i for i, a in enumerate(agents) if matches(a.when, panel)) for panel in panels]
     if check:
-        valued = [problem.solved.get("measure") == "value" for problem in problems]
         measured = {i for indices, by_value in zip(shown, valued) if by_value for i in indices}
-        parts = [(p.place, p.config, v) for p, v in zip(problems, valued)]
-        _try_building("problem", parts, trust)
         parts = [(a.place, a.config, i in measured) for i, a in enumerate(agents)]
         _try_building("agent", parts, trust)
     labels = distinct_labels([a.label for a in agents], [a.config for a in agents], shown)

@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 
 import blockmdp as bm
 from blockmdp.learners.fixed_policy import FixedPolicy
-from blockmdp.pcid import _greedy
+from blockmdp.pcid import _greedy, _Linear, _Network
 from blockmdp.simulators import make_simulator
 
 
@@ -165,3 +165,17 @@ def test_the_same_seed_gives_the_same_agent():
     one, two = (bm.PCID(n=80).fit(lock(3), episodes=30, seed=2) for _ in range(2))
     assert np.array_equal(one.returns_, two.returns_)
     assert np.array_equal(one.policy_.pi, two.policy_.pi)
+
+
+def test_scores_choose_the_centre_nearest_to_the_prediction():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(200, 4)).astype(np.float32)
+    y = np.exp(2 * x[:, :3])
+    y /= y.sum(axis=1, keepdims=True)
+    for model in (_Linear.fit(x, y), _Network.fit(x, y, 3, 0)):
+        predicted = model.predict(x)
+        C = predicted[:5] * np.array([0.6, 0.8, 1.0, 1.2, 1.4])[:, None]  # of different lengths
+        distances = ((predicted[:, None] - C) ** 2).sum(axis=2)
+        nearest = distances.argmin(axis=1)
+        assert len(set(nearest)) > 2
+        assert (model.nearest(C).predict(x) == nearest).mean() > 0.99

@@ -24,6 +24,7 @@ LAYERS = [
     {"learners"},
     {"envs"},
     {"saving"},
+    {"checkpoints"},
     {"policy"},
     {"history"},
     {"simulators"},

@@ -27,7 +27,7 @@ from blockmdp.learners.fixed_policy import FixedPolicy
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, NetworkScores
 from blockmdp.policy import Policy
-from blockmdp.simulators import Simulator
+from blockmdp.simulators import LearnerRun, Simulator
 
 __all__ = ["PCID"]
 
@@ -107,17 +107,23 @@ class PCID(DecodingAgent):
         self.model, self.n, self.n_clusters = model, n, n_clusters
         self.min_cluster = min_cluster
 
-    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
+    def _begin(self, simulator: Simulator, episodes: int, record: bool) -> _State:
         simulator.ledger.update({"explore": 0, "learn": 0})
-        P, R, decoder, self.history_ = self._explore(simulator, record)
-        pi = _plan(P, R)
+        P, R, decoder, history = self._explore(simulator, record)
         drawn = simulator.episodes
-        run = simulator.start(FixedPolicy(pi), episodes)
-        simulator.learn(run, decoder)
-        self.transitions_ = P
-        self.policy_ = Policy(pi, decoder, simulator.observation_shape)
+        run = simulator.start(FixedPolicy(_plan(P, R)), episodes)
+        return _State(run, decoder, P, history, drawn)
+
+    def _learn(self, simulator: Simulator, state: _State, stop: int) -> None:
+        simulator.learn(state.run, state.decoder, stop - state.run.k)
+
+    def _end(self, simulator: Simulator, state: _State) -> None:
+        run = state.run
+        self.transitions_, self.history_ = state.P, state.history
+        pi = run.learner.policy(run.tables).copy()
+        self.policy_ = Policy(pi, state.decoder, simulator.observation_shape)
         self.returns_ = run.returns
-        self.trajectories_ = drawn + np.arange(1, len(run.returns) + 1)
+        self.trajectories_ = state.drawn + np.arange(1, run.k + 1)
 
     def _explore(
         self, simulator: Simulator, record: bool
@@ -185,6 +191,17 @@ class PCID(DecodingAgent):
                 f"{k} clusters: with one more, one had fewer than {self.min_cluster} points"
             )
         return FittedOracle(g.nearest(clusters.cluster_centers_), k, tuple(notes))
+
+
+@dataclass
+class _State:
+    """What a fit knows."""
+
+    run: LearnerRun
+    decoder: FittedDecoder
+    P: Array
+    history: list[Level]
+    drawn: int  # trajectories that were drawn to explore
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,14 @@ from blockmdp.decoders import Decoder, FittedDecoder, FrozenTable
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, NetworkScores, QuadraticScores
 
-__all__ = ["read_policy", "write_policy"]
+__all__ = [
+    "from_skops",
+    "read_archive",
+    "read_policy",
+    "to_skops",
+    "write_archive",
+    "write_policy",
+]
 
 Parts = tuple[NDArray[np.float64], Decoder | None, tuple[int, ...] | None]
 
@@ -42,8 +49,7 @@ def write_policy(
 ) -> None:
     """Write the parts of a policy, whole or not at all."""
     arrays: dict[str, NDArray[Any]] = {"pi": pi}
-    about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
-    about["observation_shape"] = observation_shape
+    about: dict[str, Any] = {"observation_shape": observation_shape}
     if decoder is None:
         about["decoder"] = "latent"
     elif isinstance(decoder, FrozenTable):
@@ -60,33 +66,12 @@ def write_policy(
             about["fitted"].append(entry | ({"names": fitted.names} if fitted.names else {}))
     else:
         raise TypeError(f"a policy with a {type(decoder).__name__} as decoder cannot be saved")
-    about["digest"] = _digest(arrays)
-    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_archive(path, about, arrays, _FORMAT, _VERSION)
 
 
 def read_policy(path: Path, trusted: Sequence[str] = ()) -> Parts:
     """Read what `write_policy` wrote; raise ValueError with the reason for any other file."""
-    arrays = _read_arrays(path)
-    try:
-        about = json.loads(arrays.pop("about").tobytes())
-        if about["format"] != _FORMAT:
-            raise KeyError("format")
-    except (KeyError, ValueError, TypeError):
-        raise ValueError(f"{path} is an archive, but not a policy of blockmdp") from None
-    if about.get("version") != _VERSION:
-        raise ValueError(
-            f"{path} has version {about.get('version')} of the policy format; this version of "
-            f"blockmdp reads {_VERSION}"
-        )
-    if about.get("digest") != _digest(arrays):
-        raise ValueError(f"the policy {path} was changed after it was written: wrong checksum")
+    about, arrays = read_archive(path, _FORMAT, _VERSION)
     try:
         return _read_parts(about, arrays, trusted)
     except (KeyError, TypeError, IndexError) as error:
@@ -96,7 +81,51 @@ def read_policy(path: Path, trusted: Sequence[str] = ()) -> Parts:
         raise ValueError(f"{path} does not hold a valid policy: {error}") from None
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def write_archive(
+    path: Path,
+    about: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    kind: str,
+    version: int,
+    *,
+    compress: bool = True,
+) -> None:
+    """Write arrays and JSON to a file, whole or not at all."""
+    save = np.savez_compressed if compress else np.savez
+    about = {"format": kind, "version": version, **about, "digest": _digest(arrays)}
+    text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            save(file, allow_pickle=False, **arrays, about=text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_archive(
+    path: Path, kind: str, version: int
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_archive` wrote; raise ValueError with the reason for any other file."""
+    what = kind.removeprefix("blockmdp ")
+    arrays = _read_arrays(path, what)
+    try:
+        about = json.loads(arrays.pop("about").tobytes())
+        if about["format"] != kind:
+            raise KeyError("format")
+    except (KeyError, ValueError, TypeError):
+        raise ValueError(f"{path} is an archive, but not a {what} of blockmdp") from None
+    if about.get("version") != version:
+        raise ValueError(
+            f"{path} has version {about.get('version')} of the {what} format; this version of "
+            f"blockmdp reads {version}"
+        )
+    if about.get("digest") != _digest(arrays):
+        raise ValueError(f"the {what} {path} was changed after it was written: wrong checksum")
+    return about, arrays
+
+
+def _read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if not file.read(2) == b"PK":
@@ -107,7 +136,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:  # damaged archives raise many kinds of errors
-        raise ValueError(f"{path} is not a policy of blockmdp, or is damaged: {error}") from None
+        raise ValueError(f"{path} is not a {what} of blockmdp, or is damaged: {error}") from None
 
 
 def _read_parts(
@@ -187,7 +216,7 @@ def _read_fitted(
             all(type(name) is int for name in names) and len({*names}) == len(names) <= n_labels,
             "names must be different integers, one for each label",
         )
-        return FittedOracle(_read_skops(arrays[prefix + "bytes"], trusted), n_labels, notes, names)
+        return FittedOracle(from_skops(arrays[prefix + "bytes"], trusted), n_labels, notes, names)
     _require(kind in _SCORES, f"unknown kind of oracle {kind!r}")
     cls, dims = _SCORES[kind]
     lengths: dict[str, int] = {} if dim is None else {"d": dim}
@@ -219,10 +248,16 @@ def _parts(predictor: Any) -> tuple[str, dict[str, NDArray[Any]]]:
     for kind, (cls, names) in _SCORES.items():
         if isinstance(predictor, cls):
             return kind, {name: getattr(predictor, name) for name in names}
-    return "skops", {"bytes": np.frombuffer(_skops().dumps(predictor), np.uint8)}
+    return "skops", {"bytes": to_skops(predictor)}
 
 
-def _read_skops(array: NDArray[Any], trusted: Sequence[str]) -> Any:
+def to_skops(estimator: Any) -> NDArray[np.uint8]:
+    """Return an estimator as bytes, which `from_skops` reads without running code."""
+    return np.frombuffer(_skops().dumps(estimator), np.uint8)
+
+
+def from_skops(array: NDArray[Any], trusted: Sequence[str]) -> Any:
+    """Return the estimator that `to_skops` wrote; ValueError if it has types that are not known."""
     skops_io, data = _skops(), array.tobytes()
     known = [*_TRUSTED, *trusted]
     unknown = [t for t in skops_io.get_untrusted_types(data=data) if t not in known]

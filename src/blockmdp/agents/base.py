@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
+from abc import ABC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from blockmdp import measures
+from blockmdp.agents.continuing import fit_from, keep_last, lengthen
 from blockmdp.agents.progress import FitProgress
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
@@ -33,7 +34,7 @@ class Agent(ABC):
 
     An agent learns a policy from a problem (`fit`), uses it (`act`), measures it (`value`), shows
     it (`plot`) and saves it (`save`). A subclass stores its parameters unchanged in `__init__` and
-    defines `_fit`.
+    defines `_fit`; one that can be continued (`fit_more`) defines `_begin`, `_learn` and `_end`.
 
     Attributes
     ----------
@@ -97,6 +98,7 @@ class Agent(ABC):
         engine: Engine = "auto",
         horizon: int | None = None,
         record: bool | Literal["few"] = False,
+        checkpoint: str | Path | None = None,
     ) -> Self:
         """Learn from scratch. In a terminal, a fit of more than two seconds shows how far it is.
 
@@ -125,6 +127,9 @@ class Agent(ABC):
             checkpoint after each of the first 64 episodes, and later one every 2 to 3 %. "few"
             keeps nothing in `history_`, and has checkpoints after 1, 2, 3, 4, 6, 8, 12, 16, ...
             episodes. A vector of environments has none.
+        checkpoint : str, Path or None, default=None
+            File in which to keep the state of the fit, once a minute and at the end. If it exists,
+            the fit goes on from there, and gives the same result as one that was never interrupted.
 
         Returns
         -------
@@ -137,19 +142,88 @@ class Agent(ABC):
             raise ValueError(f"record must be True, False or 'few', got {record!r}")
         simulator.snapshots = [] if record else None
         simulator.digits = FEW if record == "few" else MANY
+        self._so_far: tuple[Simulator, Any] | None = None
         with one_thread(), FitProgress(simulator, type(self).__name__):
-            self._fit(simulator, episodes, record is True)
-        self.snapshots_ = simulator.snapshots or []
-        if record:
-            end = Snapshot(len(self.returns_), simulator.episodes, self.policy_)
-            self.snapshots_.append(end)
+            if checkpoint is None:
+                self._fit(simulator, episodes, record is True)
+            else:
+                fit_from(Path(checkpoint), self, simulator, episodes, record)
+        return self._fitted_by(simulator)
+
+    def fit_more(self, episodes: int) -> Self:
+        """Go on learning. The result is the same as that of one longer fit, bit for bit.
+
+        Parameters
+        ----------
+        episodes : int
+            Number of further learning episodes.
+
+        Returns
+        -------
+        self
+            The agent, fitted to all episodes so far.
+
+        Raises
+        ------
+        ValueError
+            If a longer fit would have begun differently: the learner depends on the number of
+            episodes, as `QLearning` does, or the agent ends with trajectories of its own, as `URL`
+            with `evaluation`, `restarts` or `resample`. A vector of environments goes on with fresh
+            episodes, so the result is another one.
+        """
+        simulator, state = self._state("fit_more")
+        total = state.run.k + check_integer("episodes", episodes)
+        lengthen(state.run, simulator, total)
+        with one_thread(), FitProgress(simulator, type(self).__name__):
+            self._go_on(simulator, state, total)
+        return self._fitted_by(simulator)
+
+    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
+        """Learn, and set `policy_`, `returns_`, `trajectories_` and `history_`."""
+        state = self._begin(simulator, episodes, record)
+        self._go_on(simulator, state, episodes)
+
+    def _why_not_more(self) -> str:
+        """Say why a fit cannot be continued; nothing if it can."""
+        is_defined = type(self)._begin is not Agent._begin
+        return "" if is_defined else f"{type(self).__name__} does not define _begin"
+
+    def _begin(self, simulator: Simulator, episodes: int, record: bool) -> Any:
+        """Return the state of a fit before its first episode: an object with a `run` and a
+        `decoder`, which changes in `_learn`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define _fit")
+
+    def _learn(self, simulator: Simulator, state: Any, stop: int) -> None:
+        """Learn until there were `stop` episodes."""
+        raise NotImplementedError
+
+    def _end(self, simulator: Simulator, state: Any) -> None:
+        """Set what `_fit` sets, from a state that stays as it is."""
+        raise NotImplementedError
+
+    def _go_on(self, simulator: Simulator, state: Any, stop: int) -> None:
+        """Learn until there were `stop` episodes, and set what was learnt."""
+        keep_last(simulator, state)
+        self._learn(simulator, state, stop)
+        self._end(simulator, state)
+        self._so_far = (simulator, state)
+
+    def _fitted_by(self, simulator: Simulator) -> Self:
+        """Set what all agents have in common after a fit."""
+        self.snapshots_ = list(simulator.snapshots or ())
+        if simulator.snapshots is not None:
+            self.snapshots_.append(Snapshot(len(self.returns_), simulator.episodes, self.policy_))
         self.mdp_, self.seed_ = simulator.mdp, simulator.seed
         self.ledger_ = dict(simulator.ledger)
         return self
 
-    @abstractmethod
-    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
-        """Learn, and set `policy_`, `returns_`, `trajectories_` and `history_`."""
+    def _state(self, what: str) -> tuple[Simulator, Any]:
+        """Return the simulator and the state of the fit so far."""
+        so_far = self._fitted(what)._so_far
+        if so_far is None:
+            raise ValueError(f"this fit cannot be continued: {self._why_not_more()}")
+        return so_far
 
     def act(self, x: Any, level: int) -> Any:
         """Choose an action by the learnt policy; see `Policy.act`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -13,7 +13,7 @@ from blockmdp.agents.base import Agent, check_learner, check_shared
 from blockmdp.decoders import Decoder, TableDecoder
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.policy import Policy
-from blockmdp.simulators import Simulator
+from blockmdp.simulators import LearnerRun, Simulator
 from blockmdp.trajectories import by_level
 
 __all__ = ["Tabular"]
@@ -92,19 +92,24 @@ class Tabular(Agent):
         self.on = on
         self.by_level = by_level
 
-    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
+    def _begin(self, simulator: Simulator, episodes: int, record: bool) -> _State:
         decoder = self._decoder(simulator)
         learner: Any = OracleQ() if self.learner is None else self.learner
         if not self.by_level:
             learner = replace(learner, stationary=True)
-        run = simulator.start(learner, episodes)
-        simulator.learn(run, decoder)
-        pi = learner.policy(run.tables).copy()
+        return _State(simulator.start(learner, episodes), decoder)
+
+    def _learn(self, simulator: Simulator, state: _State, stop: int) -> None:
+        simulator.learn(state.run, state.decoder, stop - state.run.k)
+
+    def _end(self, simulator: Simulator, state: _State) -> None:
+        run, decoder = state.run, state.decoder
+        pi = run.learner.policy(run.tables).copy()
         shape = () if decoder is None else simulator.observation_shape
         frozen = decoder.frozen() if isinstance(decoder, TableDecoder) else decoder
         self.policy_ = Policy(pi, frozen, shape)
         self.tables_, self.returns_, self.history_ = run.tables, run.returns, []
-        self.trajectories_ = np.arange(1, episodes + 1)
+        self.trajectories_ = np.arange(1, run.k + 1)
 
     def _decoder(self, simulator: Simulator) -> Decoder | None:
         if self.on == "latent":
@@ -112,6 +117,14 @@ class Tabular(Agent):
         if self.on == "likelihood":
             return _Likelihood(simulator)
         return _table_for(simulator, self.by_level)
+
+
+@dataclass
+class _State:
+    """What a fit knows."""
+
+    run: LearnerRun
+    decoder: Decoder | None
 
 
 class _Likelihood:

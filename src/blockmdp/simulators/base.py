@@ -202,6 +202,28 @@ class Simulator(ABC):
             The n trajectories.
         """
 
+    def state(self) -> dict[str, Any]:
+        """Return what the next trajectories depend on, for a checkpoint.
+
+        Returns
+        -------
+        dict
+            Argument of `restore`.
+        """
+        own = {name: getattr(self, name) for name in ("labels", "snapshots", "run", "_learners")}
+        return own | {"ledger": dict(self.ledger)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from where another simulator of the same problem and seed was.
+
+        Parameters
+        ----------
+        state : dict
+            What its method `state` returned.
+        """
+        for name, value in state.items():
+            setattr(self, name, Counter(value) if name == "ledger" else value)
+
     def _mixture(self, policies: Sequence[Policy], n: int) -> NDArray[np.int64]:
         """Draw which policy each of the next n trajectories follows, (n,)."""
         if len(policies) == 1:
@@ -275,8 +297,7 @@ class Simulator(ABC):
         self.labels = labels
         if labels <= run.n_labels:
             return False
-        episodes = len(run.returns)  # a level shows one observation in each episode
-        run.n_labels = max(labels, min(2 * run.n_labels, episodes + episodes // 4))
+        run.n_labels = max(labels, 2 * run.n_labels)
         return True
 
     def _table_sizes(self, run: LearnerRun) -> tuple[int, int, int, int]:

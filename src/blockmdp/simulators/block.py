@@ -52,6 +52,14 @@ class BlockSimulator(Simulator):
         self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
         self._counts_visits = True  # episodes on latent states do not
 
+    def state(self) -> dict[str, Any]:
+        own = {"visits": self._tapes.visits, "_counts_visits": self._counts_visits}
+        return super().state() | own
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore({name: value for name, value in state.items() if name != "visits"})
+        self._tapes.visits = state["visits"]
+
     def learn(
         self,
         run: LearnerRun,

@@ -53,6 +53,19 @@ class GymSimulator(Simulator):
         self._first_action = int(env.action_space.start)
         self._fresh = True
 
+    def state(self) -> dict[str, Any]:
+        if isinstance(self.env.unwrapped, BlockMDPEnv):
+            raise ValueError(
+                f"{self.env} cannot be restored from a checkpoint: use engine='auto', and give fit "
+                "the Block MDP itself"
+            )
+        return super().state() | {"random": self.env.unwrapped.np_random.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore({name: value for name, value in state.items() if name != "random"})
+        self._reset()
+        self.env.unwrapped.np_random.bit_generator.state = state["random"]
+
     def learn(
         self,
         run: LearnerRun,

@@ -94,6 +94,11 @@ class VectorSimulator(Simulator):
         self._first_action = int(space.start)
         self._fresh = True
 
+    def state(self) -> dict[str, Any]:
+        raise ValueError(
+            f"{self.env} cannot be restored from a checkpoint: its episodes run at the same time"
+        )
+
     def learn(
         self,
         run: LearnerRun,

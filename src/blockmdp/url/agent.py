@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
+from blockmdp.agents.continuing import resized
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Refit
 from blockmdp.learners import PSRL, Learner, UCBVITheory
 from blockmdp.oracles import check_is_oracle
 from blockmdp.policy import Policy
-from blockmdp.simulators import Simulator
+from blockmdp.simulators import LearnerRun, Simulator
+from blockmdp.trajectories import Observations
 from blockmdp.url.doubts import unsettled, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard
 from blockmdp.url.theory import DELTA_2, Constants, Theory, constants
@@ -343,60 +346,90 @@ class URL(DecodingAgent):
             n_actions=n_actions,
         )[0]
 
+    def _why_not_more(self) -> str:
+        for name in ("evaluation", "restarts", "resample"):
+            if getattr(self, name) != inspect.signature(URL).parameters[name].default:
+                return f"{name}={getattr(self, name)} draws trajectories after the last episode"
+        return super()._why_not_more()
+
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
         if self._theory is not None:
             self._theory.check_problem(simulator.mdp, simulator.horizon)
-        simulator.ledger.update(dict.fromkeys(("oracle", "test", "learn", "evaluate"), 0))
-        attempts = [
-            self._attempt(simulator, episodes, n, record) for n in range(self.restarts)
-        ]  # 2
+        if not self._why_not_more():
+            super()._fit(simulator, episodes, record)
+            return
+        attempts, policies = [], []
+        for n in range(self.restarts):  # 2
+            attempts.append(self._begin(simulator, episodes, record, n))
+            self._learn(simulator, attempts[-1], episodes)
+            policies.append(self._policy(simulator, attempts[-1]))
         means = [  # 13
-            simulator.rollout(
-                [a.policy], int(self.evaluation), "evaluate", keep_x=False
-            ).returns.mean()
-            for a in attempts
+            simulator.rollout([each], int(self.evaluation), "evaluate", keep_x=False).returns.mean()
+            for each in policies
             if self.evaluation
         ]
-        best = attempts[int(np.argmax(means)) if means else 0]  # 14
-        self.policy_, self.tables_, self.history_ = best.policy, best.tables, best.history
-        self.evaluations_ = np.array(means)
-        self.returns_ = np.concatenate([a.returns for a in attempts])
-        self.trajectories_ = np.concatenate([a.trajectories for a in attempts])
-        if self._theory is not None:
-            self._theory.check_labels(max(f.n_labels for f in best.decoder.fitted))
-        doubts = unsettled(best.history, best.returns, best.counts)
-        warn_of_doubts(best.oracle, best.history, best.returns, doubts)
+        best = int(np.argmax(means)) if means else 0  # 14
+        self._keep(attempts, best, policies[best], means)
 
-    def _attempt(self, simulator: Simulator, K: int, n: int, record: bool) -> _Attempt:
-        """One restart (lines 3-11)."""
+    def _begin(
+        self, simulator: Simulator, episodes: int, record: bool, restart: int = 0
+    ) -> _Attempt:
+        for kind in ("oracle", "test", "learn", "evaluate"):
+            simulator.ledger.setdefault(kind, 0)
         A = PSRL() if self.learner is None else self.learner
-        run = simulator.start(A, K)  # 3
-        tsr = self._tsr(simulator, n, record)
-        trajectories = np.empty(K, np.int64)
-        fresh = None
-        while run.k < K:  # 4
-            pi = A.behaviour(run.tables, run.k).copy()  # 5
-            k = run.k
-            if self.resample or tsr.data is None:
-                f = tsr.decoder(pi, k + 1)  # 6
-            elif fresh is not None:
-                f = tsr.retrain(pi, fresh, k + 1)
-            before = simulator.episodes
-            quiet, newest = self._until_retraining(tsr, k)
-            if quiet:
-                simulator.learn(run, f, quiet)
-            if run.k < K:
-                keep = newest is not None and not self.resample
-                fresh = simulator.learn(run, f, newest, record=keep)  # 6-7
-            trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
-        pi = A.policy(run.tables).copy()  # 9
+        run = simulator.start(A, episodes)  # 3
+        return _Attempt(run, self._tsr(simulator, restart, record), np.zeros(episodes, np.int64))
+
+    def _learn(self, simulator: Simulator, attempt: _Attempt, stop: int) -> None:
+        run, tsr, A = attempt.run, attempt.tsr, attempt.run.learner
+        attempt.trajectories = resized(attempt.trajectories, len(run.returns))
+        while run.k < stop:  # 4
+            if attempt.quiet == attempt.newest == 0:
+                pi = A.behaviour(run.tables, run.k).copy()  # 5
+                if self.resample or tsr.data is None:
+                    tsr.decoder(pi, run.k + 1)  # 6
+                elif attempt.fresh is not None:
+                    tsr.retrain(pi, attempt.fresh, run.k + 1)
+                    attempt.fresh = None
+                attempt.quiet, attempt.newest = self._until_retraining(tsr, run.k)
+            k, before, left = run.k, simulator.episodes, stop - run.k
+            if attempt.quiet:
+                simulator.learn(run, tsr.f, min(attempt.quiet, left))
+                attempt.quiet -= run.k - k
+            elif attempt.newest is None:
+                simulator.learn(run, tsr.f, left)
+            else:
+                fresh = simulator.learn(
+                    run, tsr.f, min(attempt.newest, left), record=not self.resample
+                )  # 6-7
+                attempt.newest -= run.k - k
+                if fresh is not None:
+                    attempt.fresh = fresh if attempt.fresh is None else attempt.fresh + fresh
+            attempt.trajectories[k : run.k] = before + np.arange(1, run.k - k + 1)
+
+    def _policy(self, simulator: Simulator, attempt: _Attempt) -> Policy:
+        run, tsr = attempt.run, attempt.tsr
+        pi = run.learner.policy(run.tables).copy()  # 9
         if self.resample or tsr.data is None:
-            tsr.decoder(pi, K + 1)  # 10
-        f = tsr.trusted_decoder()
-        policy = Policy(pi, f, simulator.observation_shape)
-        return _Attempt(
-            policy, f, run.tables, run.returns, trajectories, tsr.history, tsr.oracle, tsr.counts()
-        )  # 11
+            tsr.decoder(pi, run.k + 1)  # 10
+        return Policy(pi, tsr.trusted_decoder(), simulator.observation_shape)  # 11
+
+    def _end(self, simulator: Simulator, attempt: _Attempt) -> None:
+        self._keep([attempt], 0, self._policy(simulator, attempt), [])
+
+    def _keep(
+        self, attempts: list[_Attempt], best: int, policy: Policy, means: list[float]
+    ) -> None:
+        """Set what was learnt, and say if it cannot be trusted."""
+        run, tsr = attempts[best].run, attempts[best].tsr
+        self.policy_, self.tables_, self.history_ = policy, run.tables, list(tsr.history)
+        self.evaluations_ = np.array(means)
+        self.returns_ = np.concatenate([a.run.returns for a in attempts])
+        self.trajectories_ = np.concatenate([a.trajectories[: a.run.k] for a in attempts])
+        if self._theory is not None:
+            self._theory.check_labels(max(f.n_labels for f in self.decoder_.fitted))
+        doubts = unsettled(tsr.history, run.returns, tsr.counts())
+        warn_of_doubts(tsr.oracle, tsr.history, run.returns, doubts)
 
     def _until_retraining(self, tsr: TSR, k: int) -> tuple[int, int | None]:
         """Return two numbers of episodes until the decoder is retrained, if there were k so far:
@@ -442,15 +475,20 @@ def _optional(value: int | None) -> int | None:
     return None if value is None else int(value)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Attempt:
-    """The result of one restart."""
+    """What a restart knows: the learner's run, TSR, and the rest of the episodes until the decoder
+    is retrained, first those that it does not learn from, then those that it does.
+    """
 
-    policy: Policy
-    decoder: FittedDecoder
-    tables: Any
-    returns: NDArray[np.float64]
+    run: LearnerRun
+    tsr: TSR
     trajectories: NDArray[np.int64]
-    history: list[Refit]
-    oracle: Any
-    counts: list[NDArray[np.int64]]
+    quiet: int = 0
+    newest: int | None = 0
+    fresh: Observations | None = None
+
+    @property
+    def decoder(self) -> FittedDecoder:
+        """What the learner sees the labels of."""
+        return self.tsr.f

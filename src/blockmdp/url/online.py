@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from blockmdp import rng, streams
 from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
+from blockmdp.agents.continuing import resized
 from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import FittedDecoder, constant_decoder
 from blockmdp.history import Refit
@@ -33,7 +35,7 @@ from blockmdp.oracles.fitting import (
 )
 from blockmdp.oracles.scores import BankScores, to_scores
 from blockmdp.policy import Policy
-from blockmdp.simulators import Simulator
+from blockmdp.simulators import LearnerRun, Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
 from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard, fix_label
@@ -123,30 +125,32 @@ class OnlineURL(DecodingAgent):
         self.oracle, self.learner = oracle, learner
         self.pool_levels, self.memory = pool_levels, memory
 
-    def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
-        """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
-        K = episodes
+    def _begin(self, simulator: Simulator, episodes: int, record: bool) -> _State:
         A = PSRL() if self.learner is None else self.learner
-        oracle = DirichletMixture() if self.oracle is None else self.oracle
-        run = simulator.start(A, K)  # 3
+        run = simulator.start(A, episodes)  # 3
         f = OnlineDecoder(
-            oracle,
+            DirichletMixture() if self.oracle is None else self.oracle,
             simulator.horizon,
-            K,
+            episodes,
             pool_levels=self.pool_levels,
             key=rng.key(streams.estimator(simulator.seed), 0),
             memory=self.memory,
         )
-        trajectories = np.empty(K, np.int64)
-        history = []
-        while run.k < K:  # 4
+        return _State(run, f, np.zeros(episodes, np.int64), [], record)
+
+    def _learn(self, simulator: Simulator, state: _State, stop: int) -> None:
+        """Algorithm 1, with line 6 replaced by `OnlineDecoder.learn`."""
+        run, f, A = state.run, state.f, state.run.learner
+        state.trajectories = resized(state.trajectories, len(run.returns))
+        f.reserve(len(run.returns))
+        while run.k < stop:  # 4
             pi = A.behaviour(run.tables, run.k)  # 5
             episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
             born, relabelled = f.learn(episode)
             if born or relabelled or f.notes:
-                policy = Policy(pi, f.decoder()) if record else None
+                policy = Policy(pi, f.decoder()) if state.record else None
                 entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
-                history.append(Refit(*entry, math.nan, relabelled))
+                state.history.append(Refit(*entry, math.nan, relabelled))
             if relabelled:
                 simulator.restart(run, f.n_labels)
             else:
@@ -154,16 +158,35 @@ class OnlineURL(DecodingAgent):
             f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
             A.plan(run.tables, run.k, choice_key(run.key, run.k, simulator.horizon))
             run.returns[run.k] = episode.returns[0]
-            trajectories[run.k] = simulator.episodes
+            state.trajectories[run.k] = simulator.episodes
             run.k += 1
             if simulator.is_due(run):
                 simulator.keep(run, f.decoder())
-        pi = A.policy(run.tables).copy()  # 9
-        self.policy_ = Policy(pi, f.decoder(), simulator.observation_shape)  # 11
-        self.tables_, self.history_ = run.tables, history
-        self.returns_, self.trajectories_ = run.returns, trajectories
-        doubts = invented_labels(history, run.returns, f.counts())
-        warn_of_doubts(oracle, history, run.returns, doubts)
+
+    def _end(self, simulator: Simulator, state: _State) -> None:
+        run, history = state.run, state.history
+        pi = run.learner.policy(run.tables).copy()  # 9
+        self.policy_ = Policy(pi, state.decoder, simulator.observation_shape)  # 11
+        self.tables_, self.history_ = run.tables, list(history)
+        self.returns_, self.trajectories_ = run.returns, state.trajectories[: run.k]
+        doubts = invented_labels(history, run.returns, state.f.counts())
+        warn_of_doubts(state.f.oracle, history, run.returns, doubts)
+
+
+@dataclass
+class _State:
+    """What a fit knows."""
+
+    run: LearnerRun
+    f: OnlineDecoder
+    trajectories: NDArray[np.int64]
+    history: list[Refit]
+    record: bool
+
+    @property
+    def decoder(self) -> FittedDecoder:
+        """The decoder, which no longer changes."""
+        return self.f.decoder()
 
 
 class OnlineDecoder:
@@ -208,7 +231,7 @@ class OnlineDecoder:
         key: np.uint64,
         memory: int | None = None,
     ) -> None:
-        self._oracle, self._key, self._memory = oracle, key, memory
+        self.oracle, self._key, self._memory = oracle, key, memory
         self._past: list[NDArray[Any]] | None = [] if pool_levels == "auto" else None
         self.n_labels = 1  # of all oracles, at any time
         self._begin(horizon + 1 if pool_levels in (False, "auto") else 1)
@@ -219,12 +242,17 @@ class OnlineDecoder:
         self.rewards = np.zeros((episodes, horizon))
         self.lengths = np.zeros(episodes, np.int64)
 
+    def reserve(self, episodes: int) -> None:
+        """Make room for more episodes."""
+        for name in ("labels", "actions", "rewards", "lengths"):
+            setattr(self, name, resized(getattr(self, name), episodes))
+
     def _begin(self, n_oracles: int) -> None:
         """Begin with oracles that know nothing: one for all levels, or one for each."""
         self.pooled = n_oracles == 1
         keys = rng.children(self._key, 0, n_oracles)
         self.oracles: list[Any] = [
-            _incremental(self._oracle, k, self._memory, n_oracles) for k in keys
+            _incremental(self.oracle, k, self._memory, n_oracles) for k in keys
         ]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         own = all(isinstance(f, DirichletMixture) for f in self.oracles)

@@ -1,0 +1,166 @@
+"""Fits that go on: longer than planned, or after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmdp import __version__
+from blockmdp.checkpoints import read_checkpoint, write_checkpoint
+from blockmdp.simulators import LearnerRun, Simulator
+
+__all__ = ["fit_from", "keep_last", "lengthen", "resized"]
+
+EVERY = 60.0  # seconds between two checkpoints
+SHARE = 0.05  # of the time, at most, goes into writing them
+
+
+def lengthen(run: LearnerRun, simulator: Simulator, episodes: int) -> None:
+    """Make a run longer; raise ValueError if the learner would have begun it differently.
+
+    Parameters
+    ----------
+    run : LearnerRun
+        Run whose `returns` get longer.
+    simulator : Simulator
+        Where it runs.
+    episodes : int
+        Number of episodes in all.
+    """
+    if depends_on_length(run, simulator, episodes):
+        raise ValueError(
+            f"{type(run.learner).__name__} depends on the number of episodes, so a fit of "
+            f"{len(run.returns)} cannot become one of {episodes}: fit with episodes={episodes} at "
+            "once, and with checkpoint=FILE to be able to interrupt it"
+        )
+    run.returns = resized(run.returns, episodes)
+
+
+def resized(array: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return an array with n rows: the first ones, or all of them followed by zeros."""
+    more = np.zeros((max(n - len(array), 0), *array.shape[1:]), array.dtype)
+    return np.concatenate([array[:n], more])
+
+
+def depends_on_length(run: LearnerRun, simulator: Simulator, episodes: int) -> bool:
+    """Whether the tables of a learner would be others for another number of episodes."""
+    one, other = (
+        run.learner.tables(simulator.horizon, 1, simulator.n_actions, n)
+        for n in (len(run.returns), episodes)
+    )
+    return not _are_equal(one, other)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(_are_equal, one, other))
+    return np.array_equal(one, other)
+
+
+def keep_last(simulator: Simulator, state: Any) -> None:
+    """Keep the policy with which a shorter fit ended, if a longer one would have kept it."""
+    last = simulator.snapshots[-1].k if simulator.snapshots else 0
+    if state.run.k > last and simulator.is_due(state.run):
+        simulator.keep(state.run, state.decoder)
+
+
+def fit_from(
+    path: Path,
+    agent: Any,
+    simulator: Simulator,
+    episodes: int,
+    record: bool | Literal["few"],
+) -> None:
+    """Fit an agent from a checkpoint on, if there is one that helps, and keep it up to date.
+
+    The result does not depend on the checkpoint. One of a longer fit is left as it is.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    agent : Agent
+        Agent to fit.
+    simulator : Simulator
+        Simulator before its first trajectory.
+    episodes : int
+        Number of episodes in all.
+    record : bool or "few"
+        What the fit records.
+    """
+    why = agent._why_not_more()
+    if why:
+        raise ValueError(f"checkpoint={str(path)!r} is of no use, because {why}")
+    if not path.parent.is_dir():
+        raise ValueError(f"checkpoint={str(path)!r} is in a folder that does not exist")
+    simulator.state()  # raises ValueError if it cannot be restored
+    described = re.sub(r" at 0x[0-9a-f]+", "", repr(agent))
+    about = {"agent": described, "record": record, **_identity(simulator)}
+    names = {name: getattr(agent, name, None) for name in ("oracle", "learner")}
+    known = {"simulator": simulator} | {name: v for name, v in names.items() if v is not None}
+    state = _read(path, agent, simulator, episodes, about, known) if path.exists() else None
+    keeps_file = state is not None or not path.exists()
+    if state is None:
+        state = agent._begin(simulator, episodes, record is True)
+    run: LearnerRun = state.run
+    keep_last(simulator, state)
+    written, cost, piece = time.perf_counter(), 0.0, 1
+    while run.k < episodes:
+        begun = time.perf_counter()
+        agent._learn(simulator, state, min(run.k + piece, episodes))
+        now = time.perf_counter()
+        piece *= 2 if now - begun < 1 else 1
+        if keeps_file and (run.k == episodes or now - written > max(EVERY, cost / SHARE)):
+            write_checkpoint(path, about | {"episodes": run.k}, (simulator.state(), state), known)
+            written = time.perf_counter()
+            cost = written - now
+    agent._end(simulator, state)
+    agent._so_far = (simulator, state)
+
+
+def _read(
+    path: Path,
+    agent: Any,
+    simulator: Simulator,
+    episodes: int,
+    about: dict[str, Any],
+    known: dict[str, Any],
+) -> Any:
+    """Return the state in a checkpoint, and let the simulator go on; None if it does not help."""
+    was, reader = read_checkpoint(path)
+    for name, value in about.items():
+        if was.get(name) != value:
+            raise ValueError(
+                f"{path} is the checkpoint of another fit: {name} is {was.get(name)}, not {value}. "
+                "Delete it, or choose another file"
+            )
+    if was["episodes"] > episodes:
+        return None
+    learner = getattr(agent, "learner", None)
+    types = [type(each) for name, each in known.items() if name != "simulator"]
+    if learner is not None:
+        types.append(type(learner.tables(1, 1, 1, 1)))
+    of_simulator, state = reader.state(known, types)
+    if depends_on_length(state.run, simulator, episodes):
+        return None
+    simulator.restore(of_simulator)
+    state.run.returns = resized(state.run.returns, episodes)
+    return state
+
+
+def _identity(simulator: Simulator) -> dict[str, Any]:
+    """Return what must be the same for a fit to go on."""
+    mdp = simulator.mdp
+    if mdp is None:
+        env = simulator.env  # type: ignore[attr-defined]
+        problem = str(env)
+    else:
+        digest = hashlib.sha256(mdp.initial.tobytes() + mdp.dynamics.model.tobytes())
+        problem = f"{mdp.name} {mdp.emission!r} {digest.hexdigest()[:16]}"
+    return {"problem": problem, "seed": simulator.seed, "version": __version__}

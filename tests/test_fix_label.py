@@ -16,6 +16,7 @@ from blockmdp.oracles import fit_oracle
 from blockmdp.oracles.fitting import FittedOracle
 from blockmdp.trajectories import Observations
 from blockmdp.url import LabelStandard, agreement, fix_label
+from blockmdp.url.tsr import _invents_labels, _relabelled
 
 
 class ByHand:
@@ -306,3 +307,16 @@ def test_the_level_that_agrees_least_counts():
 def test_decoders_with_different_numbers_of_labels_can_be_compared():
     assert agreement(fit([0, 1]), fit([5, 3]), data([0, 1])) == 1
     assert agreement(fit([5, 3]), fit([0, 1]), data([0, 1])) == 1
+
+
+def test_a_mixture_invents_labels_if_there_are_fewer_than_five_observations_for_each():
+    rare, common = np.arange(12), np.repeat(np.arange(12, 21), 10)
+    labels = np.concatenate([rare, common, [20, 20]])  # 104 observations of 21 labels
+    assert _invents_labels(labels)
+    assert not _invents_labels(np.append(labels, 20))
+    assert not _invents_labels(np.repeat(np.arange(26), 4))  # no label is rare
+
+
+def test_without_test_data_no_label_counts_as_renamed():
+    assert _relabelled(fit([0, 1]), fit([1, 0]), data([])) == 0
+    assert _relabelled(fit([0, 1]), fit([1, 0]), data([0, 1])) == 2

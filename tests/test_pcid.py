@@ -179,3 +179,11 @@ def test_scores_choose_the_centre_nearest_to_the_prediction():
         nearest = distances.argmin(axis=1)
         assert len(set(nearest)) > 2
         assert (model.nearest(C).predict(x) == nearest).mean() > 0.99
+
+
+def test_a_cluster_of_exactly_the_smallest_size_is_kept():
+    x = np.repeat([[0.0], [1.0]], 30, axis=0)
+    came_from = np.repeat([0, 1], 30)
+    for min_cluster, found in ((30, 2), (31, 1)):
+        agent = bm.PCID(n_clusters=2, min_cluster=min_cluster)
+        assert agent._decode_backward(x, came_from, 2, np.uint64(0)).n_labels == found

@@ -894,7 +894,9 @@ class MixtureBank:
         list of int
             Mixtures whose labels may have changed or increased in number.
         """
-        used, sizes = np.unique(groups, return_counts=True)
+        counts = np.bincount(groups)
+        used = np.flatnonzero(counts)
+        sizes = counts[used]
         n_before = np.zeros(len(self.mixtures), np.int64)
         touched = set()
         if any(self.has_begun):

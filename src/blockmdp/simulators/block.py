@@ -129,9 +129,10 @@ class BlockSimulator(Simulator):
     def _play(self, pi: NDArray[np.float64], scores: BankScores, kind: str) -> Trajectories:
         """Draw one trajectory of a policy whose decoder consists of linear scores."""
         H, emission = self.horizon, self.mdp.emission
-        more = scores.b.shape[1] - pi.shape[1]
-        if more > 0:
-            pi = np.pad(pi, ((0, 0), (0, more), (0, 0)), constant_values=1 / self.n_actions)
+        labels = scores.b.shape[1]
+        if labels > pi.shape[1]:
+            few, pi = pi, np.full((H, labels, self.n_actions), 1 / self.n_actions)
+            pi[:, : few.shape[1]] = few
         x = np.empty((1, H + 1, emission.dim), emission.dtype)
         actions, rewards = np.empty((1, H), np.int64), np.empty((1, H))
         loop = play if self._compiled else interpreted(play)

@@ -109,10 +109,19 @@ def at_end(document: Mapping[str, Any], end: str) -> dict[str, Any]:
         if isinstance(value, list):
             return [replaced(item) for item in value]
         if isinstance(value, Mapping):
-            return {k: v if k == "when" else replaced(v) for k, v in value.items()}
+            return {key: replaced(below) for key, below in value.items()}
         return value
 
-    return dict(document) | {"agent": replaced(document["agent"])}
+    def parameters_of(entry: Any) -> Any:
+        if not isinstance(entry, Mapping):
+            return entry
+        return {k: v if k in CONDITIONS else replaced(v) for k, v in entry.items()}
+
+    agents = document["agent"]
+    several = isinstance(agents, list)
+    return dict(document) | {
+        "agent": [parameters_of(a) for a in agents] if several else parameters_of(agents)
+    }
 
 
 def not_runnable(place: str, file: str) -> StudyError:

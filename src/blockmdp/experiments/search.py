@@ -36,7 +36,7 @@ __all__ = ["Search", "optuna_version", "score", "search"]
 
 BATCH = 5  # trials that are chosen before any of them is run, whatever the number of processes
 STARTUP = 10  # trials that are drawn at random
-MAX_ASKS = 100  # suggestions in a row that were tried before, after which a search ends
+MAX_ASKS = 50  # suggestions in a row that were tried before; then as many at random
 SAMPLER_SEED = 0
 EVERY = 5.0  # seconds between two lines about the progress
 MAX_SHOWN = 3  # agents and panels whose best trial such a line shows
@@ -154,7 +154,7 @@ def _blocks(n: int) -> Iterator[tuple[int, int]]:
 def _missing(active: Sequence[Search], seeds: Sequence[int], known: Known) -> list[Run]:
     """Return the runs of the present trials that are not known yet."""
     runs = [Run(trial.setting, seed) for seed in seeds for s in active for trial in s.running]
-    return [run for run in runs if run.key not in known]
+    return list({run.key: run for run in runs if run.key not in known}.values())
 
 
 def _register(store: Store, study: Study, searches: Sequence[Search]) -> list[Setting]:
@@ -172,16 +172,17 @@ def _register(store: Store, study: Study, searches: Sequence[Search]) -> list[Se
         [trial.setting.agent for trial in found],
         [tuple(indices) for indices in panels.values()],
     )
-    groups: dict[int, list[Setting]] = {}
+    groups: dict[int, dict[str, Setting]] = {}
     for trial, label in zip(found, labels):
         if trial.setting.label != label:
             trial.setting = dataclasses.replace(trial.setting, label=label)
-        groups.setdefault(trial.ended or len(study.seeds), []).append(trial.setting)
+        settings = groups.setdefault(trial.ended or len(study.seeds), {})
+        settings.setdefault(trial.setting.key, trial.setting)
     for n, settings in sorted(groups.items()):  # the whole trials last: they are shown by default
         name = study.name if n == len(study.seeds) else f"{study.name}.first-{n}"
         seeds = study.seeds[:n]
         document = study.document | {"seeds": seeds}
-        store.register(Plan(name, study.folder, document, seeds, settings))
+        store.register(Plan(name, study.folder, document, seeds, [*settings.values()]))
     return [trial.setting for trial in found]
 
 
@@ -214,7 +215,10 @@ class Search:
     Parameters
     ----------
     like : sequence of Setting
-        The points that may be tried, with ranges at their low end.
+        All points of the panel that may be tried, with ranges at their low end. Agents share them
+        if they have a point in common.
+    position : int
+        Position of the agent in the study.
     entries : sequence of tuple of (str, mapping)
         Place and table of each agent of the study that is part of it.
     trials : int
@@ -239,11 +243,13 @@ class Search:
     def __init__(
         self,
         like: Sequence[Setting],
+        position: int,
         entries: Sequence[tuple[str, Mapping[str, Any]]],
         trials: int,
         in_full: bool,
     ) -> None:
-        self._like, self._allowed = like[0], {setting.key for setting in like}
+        self._like = dataclasses.replace(like[0], agent_index=position)
+        self._allowed = {setting.key for setting in like}
         self._space = [space(entry, place) for place, entry in entries]
         self._label = entries[0][1].get("label", "")  # all have the same
         self.trials: list[_Trial] = []
@@ -252,7 +258,9 @@ class Search:
         self._best: tuple[float, _Trial] | None = None
         self.is_full = in_full or size(self._space) <= trials
         self.n_trials = int(size(self._space)) if self.is_full else trials
-        self._optuna = None if self.is_full else _new_study()
+        self._optuna: Any = None
+        if not self.is_full:
+            self._optuna, self._random = _new_study()
 
     @property
     def best(self) -> tuple[float, Setting] | None:
@@ -262,7 +270,8 @@ class Search:
     @property
     def name(self) -> str:
         """Panel and agent."""
-        return f"{self._like.panel} | {self._like.base_label}"
+        labels = [trial.setting.base_label for trial in self.trials[:1]] or [self._label]
+        return f"{self._like.panel} | {labels[0]}"
 
     def start(self) -> bool:
         """Choose the next trials; return whether there are any."""
@@ -297,17 +306,23 @@ class Search:
         from optuna.trial import TrialState
 
         assert self._optuna is not None
-        for _ in range(MAX_ASKS):
-            asked = self._optuna.ask()
-            point, base = draw(self._space, asked)
-            setting = self._setting(point)
-            if self._is_new(setting, point, base):
-                return _Trial(setting, asked)
-            self._optuna.tell(asked, state=TrialState.FAIL)  # TPE ignores it
+        tpe = self._optuna.sampler
+        try:
+            for i in range(2 * MAX_ASKS):
+                if i == MAX_ASKS:  # TPE insists on points that are known
+                    self._optuna.sampler = self._random
+                asked = self._optuna.ask()
+                point, base = draw(self._space, asked)
+                setting = self._setting(point)
+                if self._is_new(setting, point, base):
+                    return _Trial(setting, asked)
+                self._optuna.tell(asked, state=TrialState.FAIL)  # TPE ignores it
+        finally:
+            self._optuna.sampler = tpe
         return None
 
     def _setting(self, point: Config) -> Setting:
-        config = complete("agent", point, self.name)
+        config = complete("agent", point, "agent")
         label = self._label or agent_label(config)
         return dataclasses.replace(
             self._like, agent=config, base_label=label, label=label, agent_table=point
@@ -346,7 +361,8 @@ class Search:
         return ", ".join([f"{len(self.trials)} {kind}", *more])
 
 
-def _new_study() -> Any:
+def _new_study() -> tuple[Any, Any]:
+    """Return a study of Optuna, and a sampler of random points."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -354,7 +370,8 @@ def _new_study() -> Any:
         n_startup_trials=STARTUP, multivariate=False, constant_liar=False, seed=SAMPLER_SEED
     )
     pruner = optuna.pruners.MedianPruner(n_startup_trials=BATCH)
-    return optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+    study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+    return study, optuna.samplers.RandomSampler(seed=SAMPLER_SEED)
 
 
 def _searches(study: Study, trials: int) -> list[Search]:
@@ -366,17 +383,20 @@ def _searches(study: Study, trials: int) -> list[Search]:
     for i, entry in enumerate(agents):
         position = first.setdefault(entry.get("label") or i, i)
         entries.setdefault(position, []).append((f"agent[{i}]", entry))
-    groups: dict[tuple[str, int], list[Setting]] = {}
+    panels: dict[str, list[Setting]] = {}
     for setting in study.settings:
-        groups.setdefault((setting.panel, setting.agent_index), []).append(setting)
+        panels.setdefault(setting.panel, []).append(setting)
     searches = []
-    for (panel, position), like in groups.items():
+    for panel, like in panels.items():
         facts = {"panel": panel, "episodes": like[0].episodes} | like[0].problem
-        here = [
-            (p, entry) for p, entry in entries[position] if matches(entry.get("when", {}), facts)
-        ]
-        ranged = any(place.startswith(f"{p}.") for place in study.ranges for p, _ in here)
-        searches.append(Search(like, here, trials, in_full=bool(study.ranges) and not ranged))
+        there = {setting.agent_index for setting in like}
+        for position, group in entries.items():
+            here = [(p, entry) for p, entry in group if matches(entry.get("when", {}), facts)]
+            if not here or (study.whole is not study and position not in there):
+                continue
+            ranged = any(place.startswith(f"{p}.") for place in study.ranges for p, _ in here)
+            in_full = bool(study.ranges) and not ranged
+            searches.append(Search(like, position, here, trials, in_full))
     return searches
 
 

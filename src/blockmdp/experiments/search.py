@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -365,10 +366,15 @@ def _new_study() -> tuple[Any, Any]:
     """Return a study of Optuna, and a sampler of random points."""
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(
-        n_startup_trials=STARTUP, multivariate=False, constant_liar=False, seed=SAMPLER_SEED
-    )
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of Optuna 4
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=STARTUP,
+            multivariate=True,  # a bonus is good or bad together with a learning rate
+            constant_liar=False,
+            seed=SAMPLER_SEED,
+        )
     pruner = optuna.pruners.MedianPruner(n_startup_trials=BATCH)
     study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
     return study, optuna.samplers.RandomSampler(seed=SAMPLER_SEED)
@@ -426,8 +432,9 @@ class _Report:
             ended = sum(len(s.trials) - len(s.running) for s in self._searches)
             total = sum(s.n_trials for s in self._searches)
             best = [s.best for s in self._searches[:MAX_SHOWN] if s.best]
-            found = [f"; best so far: {s.panel} | {s.label}: {x:.4f}" for x, s in best]
-            self.warn(f"{ended}/{total} trials, {self._runs} runs{''.join(found)}")
+            found = ", ".join(f"{s.panel} | {s.label}: {x:.4f}" for x, s in best)
+            so_far = f"; best so far: {found}" if found else ""
+            self.warn(f"{ended}/{total} trials, {self._runs} runs{so_far}")
 
     def conclude(self) -> None:
         """Say what each search has found."""

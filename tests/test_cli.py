@@ -35,7 +35,7 @@ def test_help_explains_commands_and_options(capsys):
         "": "run tune status plot table compare export list reproduce --version oracle PCID latent",
         "run": "STUDY --out --set --only --jobs --cluster --timeout --memory --retry-failed --quiet"
         " --dry-run",
-        "tune": "--tuning-seeds --out --set --cluster",
+        "tune": "--tuning-seeds --trials --out --set --cluster",
         "status": "DIR --study",
         "plot": "--y --to --study --against",
         "table": "Wilson bootstrap --format",
@@ -73,6 +73,7 @@ def test_a_bad_argument_gets_one_line_and_status_2(capsys, tmp_path, monkeypatch
         "run study.toml --timeout inf": "--timeout: must be a number > 0, got 'inf'",
         "run study.toml --quie": "unrecognized arguments: --quie",
         "tune study.toml --tuning-seeds x": "--tuning-seeds: must be an integer >= 1, got 'x'",
+        "tune study.toml --trials 0": "--trials: must be an integer >= 1, got '0'",
         "table results --format html": "invalid choice: 'html'",
         "plot results --y best": "invalid choice: 'best'",
         "export results": "the following arguments are required: FILE",

@@ -157,7 +157,8 @@ def _parser() -> argparse.ArgumentParser:
 
     tune = command(
         *("tune", _tune, "find the best hyperparameters of each agent and run them"),
-        "Run a study's grid on separate tuning seeds. Choose the best point for each agent in each "
+        "Try hyperparameters on separate tuning seeds: all points of a study's grid, or with "
+        "--trials those that Optuna suggests. Choose the best point for each agent in each "
         "panel: the one with the most reward per trajectory. Write the study with these points to "
         "OUT/tuned.toml, and run it on the study's own seeds.",
     )
@@ -168,6 +169,13 @@ def _parser() -> argparse.ArgumentParser:
         default=10,
         metavar="N",
         help="number of tuning seeds (default: 10)",
+    )
+    tune.add_argument(
+        "--trials",
+        type=_positive,
+        metavar="N",
+        help="let Optuna choose N points for each agent in each panel, and drop bad ones early; "
+        "a study with ranges needs it (default: the whole grid)",
     )
 
     status = command(
@@ -429,8 +437,12 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.ranges import not_runnable
+
     study = _load(args, trust=args.trust or not args.dry_run)
     out = args.out or Path("results") / study.name
+    if study.ranges:
+        raise not_runnable(study.ranges[0], args.study)
     if args.dry_run:
         return _dry_run(study, out, args.trust)
     more = {"until": args.until, "max_seeds": args.max_seeds}
@@ -486,7 +498,8 @@ def _tune(args: argparse.Namespace) -> int:
 
     study = _load(args)
     out = args.out or Path("results") / study.name
-    tuned, path = tune(study, out, seeds=args.tuning_seeds, command=args.line, **_options(args))
+    options = {"seeds": args.tuning_seeds, "trials": args.trials, "command": args.line}
+    tuned, path = tune(study, out, **options, **_options(args))
     if not args.quiet:
         print(f"the best settings are in {path}; running them on new seeds", file=sys.stderr)
     results = tuned.run(out, **_options(args))

@@ -18,6 +18,7 @@ from blockmdp.experiments.driver import run_studies
 from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.grid import expand
 from blockmdp.experiments.plan import Plan
+from blockmdp.experiments.ranges import at_end, check_ranges, not_runnable
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.until import run_until
 
@@ -44,7 +45,8 @@ class Study(Plan):
         - `solved` (optional): when a run counts as solved, a table with `share`, `above` and
           `window`, or with `measure = "value"` and `share`.
 
-        Every other list is an axis of a grid.
+        Every other list is an axis of a grid. A parameter of an agent may also be a range, a table
+        with `low`, `high` and optionally `log` or `step`; such a study can be tuned, but not run.
     name : str, default="study"
         Name of the study.
     folder : str, Path or None, default=None
@@ -63,7 +65,9 @@ class Study(Plan):
         Seeds of the runs. The seed of a run is also the seed of its problem, unless the problem
         fixes its own.
     settings : list of Setting
-        Each problem with each agent, in the order of the document.
+        Each problem with each agent, in the order of the document. Ranges have their low end.
+    ranges : list of str
+        Places of the ranges in the document, such as "agent[0].learner.lr".
 
     Raises
     ------
@@ -106,7 +110,10 @@ class Study(Plan):
         if trust and path is not None and path not in sys.path:
             sys.path.insert(0, path)
         self._trust = trust
-        seeds, settings = read_seeds(document), expand(document, check, trust)
+        self.ranges = check_ranges(document)
+        seeds, settings = read_seeds(document), expand(at_end(document, "low"), check, trust)
+        if self.ranges and check:
+            expand(at_end(document, "high"), check, trust)  # so that the other end is checked too
         if len(seeds) * len(settings) > MAX_RUNS:
             n = len(seeds) * len(settings)
             raise StudyError(f"a study can have at most {MAX_RUNS} runs, got {n}")
@@ -211,6 +218,8 @@ class Study(Plan):
         """
         if not self._trust:
             raise StudyError("a study that was read without trust cannot be run")
+        if self.ranges:
+            raise not_runnable(self.ranges[0], f"{self.name}.toml")
         out = Path("results") / self.name if out is None else Path(out)
         options: dict[str, Any] = {
             "jobs": jobs,

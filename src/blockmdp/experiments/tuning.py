@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.errors import StoreError, StudyError
 from blockmdp.experiments.labels import varying
 from blockmdp.experiments.parts import SOURCE
 from blockmdp.experiments.results import Results
+from blockmdp.experiments.search import optuna_version, score, search
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.study import Study
 from blockmdp.experiments.toml import to_toml
@@ -24,21 +25,25 @@ def tune(
     out: str | Path | None = None,
     *,
     seeds: int = 10,
+    trials: int | None = None,
     command: str = "blockmdp tune",
     **options: Any,
 ) -> tuple[Study, Path]:
-    """Run a study's grid on tuning seeds, and keep the best point of each agent in each panel.
+    """Try hyperparameters on tuning seeds, and keep the best point of each agent in each panel.
 
     The best point has the most reward per trajectory, counting trajectories of all kinds.
 
     Parameters
     ----------
     study : Study
-        Study with a grid of hyperparameters.
+        Study with a grid, or with ranges, of hyperparameters.
     out : str, Path or None, default=None
         Directory in which to keep the runs. None is results/NAME.
     seeds : int, default=10
         Number of tuning seeds.
+    trials : int or None, default=None
+        Number of points that Optuna tries for each agent in each panel. An agent with fewer points,
+        or without ranges in a study with ranges, is tried in full. None tries the whole grid.
     command : str, default="blockmdp tune"
         Command to mention in the study file that is written.
     **options
@@ -56,13 +61,21 @@ def tune(
     StoreError
         If the study uses the tuning seeds itself, or no setting of an agent finished on all of
         them.
+    StudyError
+        If the study has ranges and `trials` is None, or Optuna is missing.
     """
+    if trials is None and study.ranges:
+        raise StudyError(f"{study.ranges[0]}: is a range: say how many points to try, "
+                         "such as --trials 50")  # fmt: skip
+    if trials is not None and trials < 1:
+        raise StudyError(f"trials must be an integer >= 1, got {trials!r}")
     out = Path("results") / study.name if out is None else Path(out)
     numbers = list(range(FIRST_SEED, FIRST_SEED + seeds))
     if set(numbers) & set(study.seeds):
         raise StoreError(f"tuning uses the seeds from {FIRST_SEED} on: choose others for the study")
     trial = study.on_seeds(numbers, f"{study.name}.tuning")
-    best = best_settings(trial.run(out, **options))
+    results = trial.run(out, **options) if trials is None else search(trial, trials, out, **options)
+    best = best_settings(results)
     whole = Study(study.document, folder=study.folder, check=False)
     axes = varying([{"episodes": s.episodes} | s.problem for s in whole.settings])
     entries: dict[str, dict[str, Any]] = {}
@@ -79,11 +92,18 @@ def tune(
     if study.seeds != whole.seeds:
         document["seeds"] = study.seeds
     tuned = Study(document, f"{study.name}.tuned", study.folder)
+    of, how = "'s grid in", []
+    if trials is not None:
+        of = " in"
+        how = [
+            f"Optuna {optuna_version()} tried up to {trials} points of each agent in each panel."
+        ]
     lines = [
         f"Made by: {command}",
-        f"The best point of each agent's grid in {study.name}.toml, in each panel: the one with",
+        f"The best point of each agent{of} {study.name}.toml, in each panel: the one with",
         "the most reward per trajectory (oracle and test trajectories included) on the tuning",
         f"seeds {numbers[0]} to {numbers[-1]}.",
+        *how,
         *(f"  {s.panel} | {s.label}: {score:.4f}" for s, score in best),
     ]
     if study.folder and any(SOURCE in setting.content for setting in tuned.settings):
@@ -122,10 +142,9 @@ def best_settings(results: Results) -> list[tuple[Setting, float]]:
     """
     scores: dict[str, list[float]] = {}
     for setting, row in results.done:
-        assert row.average is not None
-        scores.setdefault(setting.key, []).append(
-            row.average * setting.episodes / max(row.trajectories, 1)
-        )
+        reward = score(setting, row)
+        assert reward is not None
+        scores.setdefault(setting.key, []).append(reward)
     agents: dict[tuple[str, int], list[Setting]] = {}
     for setting in results.study.settings:
         agents.setdefault((setting.panel, setting.agent_index), []).append(setting)

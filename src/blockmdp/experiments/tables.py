@@ -99,53 +99,55 @@ class Summary(NamedTuple):
 def summarise(agents: Sequence[tuple[Setting, Sequence[Row]]]) -> list[Summary]:
     """Summarise agents over their runs, each in one panel."""
     done = [[row for row in rows if row.error is None] for _, rows in agents]
-    found: list[Summary] = [_without_runs(*agent) for agent in agents]
     alike: dict[int, list[int]] = {}  # agents with the same number of runs: rows of one matrix
     for i, rows in enumerate(done):
         alike.setdefault(len(rows), []).append(i)
+    means: list[tuple[float, ...]] = [(math.nan,) * 10] * len(agents)
     for n, members in alike.items():
-        for i in range(0, len(members) if n else 0, BLOCK):
-            _summarise(found, [(k, agents[k][0], done[k]) for k in members[i : i + BLOCK]], n)
-    return found
+        for start in range(0, len(members), BLOCK) if n else ():
+            block = members[start : start + BLOCK]
+            runs = [(agents[i][0], row) for i in block for row in done[i]]
+            for i, found in zip(block, _means(runs, n)):
+                means[i] = found
+    return [
+        _summary(setting, len(rows), ended, found)
+        for (setting, rows), ended, found in zip(agents, done, means)
+    ]
 
 
-def _without_runs(setting: Setting, rows: Sequence[Row]) -> Summary:
-    head = (setting.panel, setting.label, 0, len(rows), setting.measure)
-    nan, none = math.nan, (math.nan,) * 3
-    return Summary(*head, nan, 0.0, 1.0, nan, *none, *none, nan, *none)
-
-
-def _summarise(
-    found: list[Summary], agents: Sequence[tuple[int, Setting, Sequence[Row]]], n: int
-) -> None:
-    """Replace the summaries of agents with n finished runs each, which are given."""
+def _means(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
+    """Yield the fields from `final` to `regret` for each n runs."""
 
     def matrix(values: Iterable[float | None]) -> Array:
         return np.array(list(values), np.float64).reshape(-1, n)  # None becomes NaN
 
-    pairs = [(setting, row) for _, setting, rows in agents for row in rows]
-    final = matrix(row.final for _, row in pairs)
-    columns = zip(
-        final.mean(axis=1).tolist(),
-        *(ends.tolist() for ends in statistics.bootstraps(final)),
-        [statistics.iqm(row) for row in final],
-        matrix(row.average for _, row in pairs).mean(axis=1).tolist(),
-        np.median(matrix(row.trajectories for _, row in pairs), axis=1).tolist(),
-        matrix(row.seconds for _, row in pairs).mean(axis=1).tolist(),
-        matrix(row.value for _, row in pairs).mean(axis=1).tolist(),
-        matrix(row.optimal for _, row in pairs).mean(axis=1).tolist(),
-        matrix(regret(*pair) for pair in pairs).mean(axis=1).tolist(),
+    final = matrix(row.final for _, row in runs)
+    columns = (
+        final.mean(axis=1),
+        *statistics.bootstraps(final),
+        statistics.iqms(final),
+        matrix(row.average for _, row in runs).mean(axis=1),
+        np.median(matrix(row.trajectories for _, row in runs), axis=1),
+        matrix(row.seconds for _, row in runs).mean(axis=1),
+        matrix(row.value for _, row in runs).mean(axis=1),
+        matrix(row.optimal for _, row in runs).mean(axis=1),
+        matrix(regret(*run) for run in runs).mean(axis=1),
     )
-    for (k, setting, rows), means in zip(agents, columns):
-        head = (setting.panel, setting.label, n, found[k].failed - n, setting.measure)
-        why = unjudged(setting, rows)
-        at = [row.solved_at for row in rows]
+    return zip(*(column.tolist() for column in columns))
+
+
+def _summary(
+    setting: Setting, ended: int, done: Sequence[Row], means: tuple[float, ...]
+) -> Summary:
+    n, why = len(done), unjudged(setting, done) if done else ""
+    judged = math.nan, 0.0, 1.0, math.nan
+    if n and not why:
+        at = [row.solved_at for row in done]
         solved = n - at.count(None)
-        judged: tuple[float, ...] = (math.nan, 0.0, 1.0, math.nan)
-        if not why:
-            fraction = (solved / n, *statistics.wilson(solved, n))
-            judged = (*fraction, statistics.median_with_censoring(at))
-        found[k] = Summary._make((*head, *judged, *means, why))
+        low, high = statistics.wilson(solved, n)
+        judged = solved / n, low, high, statistics.median_with_censoring(at)
+    head = setting.panel, setting.label, n, ended - n, setting.measure
+    return Summary._make((*head, *judged, *means, why))
 
 
 def unjudged(setting: Setting, done: Sequence[Row]) -> str:
@@ -198,7 +200,7 @@ def table(summaries: Sequence[Summary], form: Form = "text", width: int = 80) ->
 
 
 def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str:
-    """Return records of a class with fields as comma-separated values, below a line with their names.
+    """Return records of a class as comma-separated values, below a line with their names.
 
     more: further columns at the front, with the same value in each line.
     """

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +97,17 @@ class Cluster:
         """Describe the workers in a few words."""
         return f"{len(self._threads)} Dask workers with {sum(self._threads)} threads"
 
-    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def map(
+        self, runs: Iterable[Run], meanwhile: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[Run, Outcome]]:
         """Do runs and yield each with its outcome, as soon as it ends.
 
         Parameters
         ----------
         runs : iterable of Run
             What to do.
+        meanwhile : callable, optional
+            Called at least every second, unless the scheduler or all workers are gone.
 
         Yields
         ------
@@ -127,6 +131,7 @@ class Cluster:
 
         while waiting or submitted:
             self._wait_for_workers()
+            meanwhile()
             while waiting and len(submitted) < 2 * sum(self._threads):
                 run = waiting.popleft()
                 future = self._submit(run)
@@ -233,9 +238,11 @@ def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) 
     worker = get_worker()
     task = worker.get_current_task()
 
-    def abandoned() -> bool:  # whether the driver was interrupted or killed
+    def check_needed() -> None:  # it is not if the driver was interrupted or killed
         state = worker.state.tasks.get(task)
-        return state is None or state.state == "cancelled"
+        if state is None or state.state == "cancelled":
+            _local.pool.close()
+            raise ExecutorError("this run is not needed any more")
 
     if getattr(_local, "study_id", None) != study_id:
         if hasattr(_local, "pool"):
@@ -243,5 +250,5 @@ def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) 
         _local.pool, _local.study_id = Pool(1, **options), study_id
     setting = Setting(**json.loads(content))
     outcome: Outcome
-    ((_, outcome),) = _local.pool.map([Run(setting, seed)], abandoned)
+    ((_, outcome),) = _local.pool.map([Run(setting, seed)], check_needed)
     return outcome.to_json()

@@ -103,7 +103,7 @@ def run_studies(
             if missing:
                 options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
                 with _executor(jobs, cluster, options) as executor:
-                    for run, outcome in executor.map(missing):
+                    for run, outcome in executor.map(missing, store.settle):
                         store.add(run, outcome)
                         failed = outcome.error is not None
                         if failed and progress.failed < MAX_FAILURES_SHOWN:

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import marshal
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,7 @@ __all__ = ["FILE", "Row", "Store"]
 FILE = "runs.sqlite"
 FORMAT = 3  # 2 had no table `exact`
 BLOCK = 1024  # rows copied at a time from a damaged file; each takes at least 64 bytes
+COMMIT_EVERY = 0.2  # seconds for which runs are collected before they are committed
 REPAIR = "run the study again to repair it"
 
 _TABLES = """
@@ -133,6 +135,7 @@ class Store:
     ) -> None:
         self.directory, self._write, self._warn = Path(directory), write, warn
         self._lock: Lock | None = None
+        self._committed = -math.inf  # when runs were last committed
         self.path = self.directory / FILE
         try:
             if write:
@@ -155,8 +158,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        self._connection.close()
-        self._release()
+        try:
+            self._commit()
+        finally:
+            self._connection.close()
+            self._release()
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -265,19 +271,57 @@ class Store:
                 self._insert("settings", (setting.key, setting.content))
 
     def add(self, run: Run, outcome: Outcome) -> None:
-        """Store a run. It replaces the same run if that failed, but never a finished one."""
+        """Store a run. It replaces the same run if that failed, but never a finished one.
+
+        It is on the disk at the next `settle`, if that comes COMMIT_EVERY seconds after the last
+        commit, and at the latest when the store is closed.
+        """
         o = outcome
         ledger, environment = json.dumps(o.ledger), json.dumps(o.environment)
         row = (
             *(run.key, run.setting.key, run.seed, o.error, o.average, o.final, o.solved_at),
             *(o.trajectories, ledger, o.seconds, time.time(), environment),
         )
-        with self._writing() as connection:
-            connection.execute("DELETE FROM runs WHERE key=? AND error IS NOT NULL", (run.key,))
+        with self._adding() as connection:
+            connection.execute("DELETE FROM runs WHERE key=? AND error IS NOT NULL", row[:1])
             self._insert("runs", row)
             if o.error is None:
-                self._insert("curves", (run.key, o.curve))
-                self._insert("exact", (run.key, o.optimal, o.value, o.values))
+                self._insert("curves", (row[0], o.curve))
+                self._insert("exact", (row[0], o.optimal, o.value, o.values))
+        self.settle()
+
+    def settle(self) -> None:
+        """Commit the runs that were added, unless the last commit was a moment ago.
+
+        A commit waits for the disk, which takes longer than a tiny run. If this process is killed,
+        only runs that were not committed are lost.
+        """
+        if time.monotonic() - self._committed >= COMMIT_EVERY:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self._connection.in_transaction:
+            with self._writing():
+                pass
+            self._committed = time.monotonic()
+
+    @contextlib.contextmanager
+    def _adding(self) -> Iterator[sqlite3.Connection]:
+        """Write all rows of a run or none, in a transaction that stays open for the next run."""
+        connection = self._connection
+        try:
+            if not connection.in_transaction:
+                connection.execute("BEGIN")
+            connection.execute("SAVEPOINT run")
+            try:
+                yield connection
+            except BaseException:  # also an interrupt
+                connection.execute("ROLLBACK TO run")
+                raise
+            finally:
+                connection.execute("RELEASE run")
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot write to {self.path}: {error}") from None
 
     def add_optimum(self, run: Run, optimal: float | None) -> None:
         """Store the optimal value of a run that an earlier version did without it."""

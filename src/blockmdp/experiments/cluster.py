@@ -156,7 +156,7 @@ class Cluster:
             future.release()  # Dask would do it again if its worker died
             tries[run.key] += error is not None
             if outcome is not None:
-                yield run, _checked(outcome)
+                yield run, _with_modules(_checked(outcome))
             elif tries[run.key] < MAX_TRIES:
                 waiting.appendleft(run)
             elif type(error).__name__ == "KilledWorker":
@@ -202,6 +202,18 @@ def _checked(outcome: Any) -> Outcome:
         return Outcome.from_json(outcome)
     except ValueError as error:
         return Outcome(error=f"the Dask worker sent no outcome: {one_line(error)}")
+
+
+def _with_modules(outcome: Outcome) -> Outcome:
+    """Raise an ExecutorError if a worker lacks a module. This process could import it."""
+    lines = (outcome.error or "").strip().splitlines()
+    missing = re.search(r"StudyError: \w+: (cannot import .*)", lines[-1] if lines else "")
+    if missing:
+        raise ExecutorError(
+            f"a Dask worker {missing[1]}; put the module next to the study file on a disk that all "
+            "machines share, or install it on each, and run the same command again"
+        )
+    return outcome
 
 
 def _silence(package: str) -> None:

@@ -454,12 +454,9 @@ def _dry_run(study: Study, out: Path, trust: bool) -> int:
     keys, seeds = {setting.key for setting in study.settings}, set(study.seeds)
     there = sum(setting in keys and seed in seeds for setting, seed in done)
     print(f"{len(study)} runs, {there} of them done", file=sys.stderr)
-    own = {
-        name: None
-        for s in study.settings
-        for kind, config in (("problem", s.problem), ("agent", s.agent))
-        for name in foreign(kind, config)
-    }
+    parts = {id(s.problem): ("problem", s.problem) for s in study.settings}
+    parts |= {id(s.agent): ("agent", s.agent) for s in study.settings}  # settings share them
+    own = {name: None for part in parts.values() for name in foreign(*part)}
     if own and not trust:
         _print_warning(
             f"not imported: {', '.join(own)}; with --trust, their parameters are checked, and it "

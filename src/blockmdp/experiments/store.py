@@ -392,9 +392,11 @@ class Store:
         known = self._exact() if exact else {}
         nothing = None, None
         good = [
-            Row._make((*row[:-1], *known.get(row[0], nothing)[:2]))
-            for row in rows
-            if _checksum(row[:-1]) == row[-1] and _is_table(row[8]) and _is_table(row[11])
+            Row._make(row + known.get(row[0], nothing)[:2])
+            for *start, checksum in rows
+            if _checksum(row := tuple(start)) == checksum
+            and _is_table(row[8])
+            and _is_table(row[11])
         ]
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), "runs")

@@ -102,27 +102,38 @@ def summarise(agents: Sequence[tuple[Setting, Sequence[Row]]]) -> list[Summary]:
     alike: dict[int, list[int]] = {}  # agents with the same number of runs: rows of one matrix
     for i, rows in enumerate(done):
         alike.setdefault(len(rows), []).append(i)
-    means: list[tuple[float, ...]] = [(math.nan,) * 10] * len(agents)
+    found: list[Any] = [None] * len(agents)
     for n, members in alike.items():
-        for start in range(0, len(members), BLOCK) if n else ():
+        for start in range(0, len(members), BLOCK):
             block = members[start : start + BLOCK]
             runs = [(agents[i][0], row) for i in block for row in done[i]]
-            for i, found in zip(block, _means(runs, n)):
-                means[i] = found
-    return [
-        _summary(setting, len(rows), ended, found)
-        for (setting, rows), ended, found in zip(agents, done, means)
-    ]
+            numbers = _numbers(runs, n) if n else [_NONE] * len(block)
+            for i, of_agent in zip(block, numbers):
+                setting, ended = agents[i]
+                head = setting.panel, setting.label, n, len(ended) - n, setting.measure
+                why = "" if not n or of_agent[0] else unjudged(setting, done[i])
+                judged = _NONE[:4] if why else of_agent[:4]
+                found[i] = Summary._make((*head, *judged, *of_agent[4:], why))
+    return found
 
 
-def _means(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
-    """Yield the fields from `final` to `regret` for each n runs."""
+_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 11)  # the fields from `solved` to `regret`, of no runs
+
+
+def _numbers(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
+    """Return the fields from `solved` to `regret` for each n runs."""
 
     def matrix(values: Iterable[float | None]) -> Array:
         return np.array(list(values), np.float64).reshape(-1, n)  # None becomes NaN
 
+    at = matrix(row.solved_at for _, row in runs)
+    at[np.isnan(at)] = math.inf
+    solved = np.isfinite(at).sum(axis=1)
     final = matrix(row.final for _, row in runs)
     columns = (
+        solved / n,
+        *np.array([statistics.wilson(k, n) for k in solved.tolist()]).T,
+        np.median(at, axis=1),
         final.mean(axis=1),
         *statistics.bootstraps(final),
         statistics.iqms(final),
@@ -134,20 +145,6 @@ def _means(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float,
         matrix(regret(*run) for run in runs).mean(axis=1),
     )
     return zip(*(column.tolist() for column in columns))
-
-
-def _summary(
-    setting: Setting, ended: int, done: Sequence[Row], means: tuple[float, ...]
-) -> Summary:
-    n, why = len(done), unjudged(setting, done) if done else ""
-    judged = math.nan, 0.0, 1.0, math.nan
-    if n and not why:
-        at = [row.solved_at for row in done]
-        solved = n - at.count(None)
-        low, high = statistics.wilson(solved, n)
-        judged = solved / n, low, high, statistics.median_with_censoring(at)
-    head = setting.panel, setting.label, n, ended - n, setting.measure
-    return Summary._make((*head, *judged, *means, why))
 
 
 def unjudged(setting: Setting, done: Sequence[Row]) -> str:

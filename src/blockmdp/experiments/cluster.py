@@ -244,7 +244,7 @@ _local = threading.local()
 
 
 def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) -> str:
-    """Do a run in the process of this thread. The process is kept for the study's next run."""
+    """Do a run in a process of this thread. It is kept for the next run of the same study."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -253,14 +253,14 @@ def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) 
     def check_needed() -> None:  # it is not if the driver was interrupted or killed
         state = worker.state.tasks.get(task)
         if state is None or state.state == "cancelled":
-            _local.pool.close()
+            pool.close()
             raise ExecutorError("this run is not needed any more")
 
-    if getattr(_local, "study_id", None) != study_id:
-        if hasattr(_local, "pool"):
-            _local.pool.close()
-        _local.pool, _local.study_id = Pool(1, **options), study_id
+    pools: dict[str, Pool] = vars(_local).setdefault("pools", {})  # studies may take turns
+    for other in [key for key in pools if key != study_id and not pools[key].is_alive()]:
+        pools.pop(other).close()
+    pool = pools.setdefault(study_id, Pool(1, **options))
     setting = Setting(**json.loads(content))
     outcome: Outcome
-    ((_, outcome),) = _local.pool.map([Run(setting, seed)], check_needed)
+    ((_, outcome),) = pool.map([Run(setting, seed)], check_needed)
     return outcome.to_json()

@@ -123,6 +123,10 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def is_alive(self) -> bool:
+        """Whether a process has not ended."""
+        return any(worker.process.poll() is None for worker in self._workers)
+
     def close(self) -> None:
         """Kill all processes."""
         for worker in self._workers:

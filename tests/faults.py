@@ -153,7 +153,7 @@ class InProcess:
     def state(self):
         return "this process"
 
-    def map(self, runs):
+    def map(self, runs, meanwhile):
         for run in runs:
             self.runs.append(run)
             yield run, execute(json.loads(run.setting.content), run.seed)

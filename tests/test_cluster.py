@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from faults import (
     LIMITS,
+    STEADY_RUNS,
     Command,
     InProcess,
     are_gone,
@@ -64,6 +66,20 @@ class LocalCluster:
             wait_until(lambda log=log: "Registered to:" in log.read_text())
         return self
 
+    def restart(self):
+        """Kill the scheduler, and start another at the same address, with a worker."""
+        address = self.address
+        self.scheduler.kill()
+        self.scheduler.wait()
+        options = ("--port", address.rpartition(":")[2], "--scheduler-file", self.file)
+        self.scheduler, log = self._start("scheduler", *options)
+        wait_until(lambda: "Scheduler at:" in log.read_text())
+        for worker in self.workers:  # they wait for the old one
+            worker.kill()
+            worker.wait()
+        self.ready()
+        assert self.address == address
+
     @property
     def address(self):
         return json.loads(self.file.read_text())["address"]
@@ -108,7 +124,7 @@ def cluster(lab):
 def local(lab):
     """The content of the steady study, done on this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         Study.load(lab / "steady.toml").run(lab / "local", quiet=True)
     return content(lab / "local")
 
@@ -149,6 +165,52 @@ def test_runs_that_kill_hang_or_eat_memory_fail_alone(lab, cluster, tmp_path):
     assert "MemoryError" in why["Glutton"].splitlines()[-1]
     assert finished(tmp_path) == 1
     assert all(worker.poll() is None for worker in cluster.workers)
+
+
+def test_two_studies_share_a_cluster(lab, cluster, local, tmp_path):
+    cluster.ready(2)
+    runs = [
+        Command(lab, "run", "steady.toml", "--out", tmp_path / name, "--cluster", cluster.address)
+        for name in ("one", "other")
+    ]
+    with runs[0] as one, runs[1] as other:
+        assert one.wait() == 0, one.stderr
+        assert other.wait() == 0, other.stderr
+    assert content(tmp_path / "one") == content(tmp_path / "other") == local
+
+
+def test_a_study_goes_on_when_its_scheduler_is_restarted(lab, cluster, local, tmp_path):
+    cluster.ready()
+    run = ("run", "steady.toml", "--out", tmp_path, "--cluster", cluster.address)
+    with Command(lab, *run) as command:
+        command.until(lambda: finished(tmp_path) >= 1)
+        cluster.restart()
+        assert command.wait() == 0, command.stderr
+    assert content(tmp_path) == local
+
+
+def test_a_worker_without_the_users_module_is_reported(lab, cluster, tmp_path):
+    cluster.ready()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "absent.py").write_text((lab / "faulty.py").read_text())
+    study = (lab / "steady.toml").read_text().replace("faulty:", "absent:")
+    (tmp_path / "absent.toml").write_text(study)
+    run = ("run", tmp_path / "absent.toml", "--out", tmp_path / "out", "--quiet")
+    env = {"PYTHONPATH": os.pathsep.join([str(elsewhere), os.environ.get("PYTHONPATH", "")])}
+    on_cluster = ("--cluster", cluster.address)
+    status, err = blockmdp(lab, *run, *on_cluster, warm=False, env=env)
+    assert status == 1
+    assert err == (
+        "blockmdp: a Dask worker cannot import 'absent:Problem': ModuleNotFoundError: No module "
+        "named 'absent'; put the module next to the study file on a disk that all machines share, "
+        "or install it on each, and run the same command again\n"
+    )
+    assert errors(tmp_path / "out") == {}  # so that the same command does these runs again
+    shutil.copy(elsewhere / "absent.py", tmp_path)
+    status, err = blockmdp(lab, *run, *on_cluster, warm=False, env=env)
+    assert (status, err) == (0, "")
+    assert finished(tmp_path / "out") == STEADY_RUNS
 
 
 # --- the end of a study ---------------------------------------------------------------------------

@@ -163,7 +163,7 @@ STUDY = {
 
 def run(folder, name="study", **changes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", lambda *_: InProcess())
+        patch.setattr(driver, "make_executor", lambda *_: InProcess())
         return bm.Study({**STUDY, **changes}, name).run(folder, quiet=True)
 
 

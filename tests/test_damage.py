@@ -23,7 +23,7 @@ from blockmdp.experiments.store import FILE, FORMAT, Store
 @pytest.fixture
 def executor(monkeypatch):
     executor = InProcess()
-    monkeypatch.setattr(driver, "_executor", lambda *_: executor)
+    monkeypatch.setattr(driver, "make_executor", lambda *_: executor)
     return executor
 
 
@@ -41,7 +41,7 @@ def healthy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "study.toml").write_text(STUDY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         Study.load(folder / "study.toml").run(folder / "out", quiet=True)
     assert Path(f"{folder / 'out' / FILE}-wal").stat().st_size == 0  # all is in the one file
     return folder

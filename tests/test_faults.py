@@ -49,7 +49,7 @@ def lab(tmp_path_factory):
 def undisturbed(lab):
     """The content of the steady study, done without any fault."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         Study.load(lab / "steady.toml").run(lab / "undisturbed", quiet=True)
     return content(lab / "undisturbed")
 

@@ -82,7 +82,7 @@ def reproduction(tmp_path_factory):
     (studies / "horizon.toml").write_text(HORIZON)
     arguments = ["--seeds", "1", "--only", "fig1,horizon", "--out", str(out), "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         patch.setattr(paper, "studies_folder", lambda: studies)
         assert main(["reproduce", *arguments]) == 0
     return out
@@ -146,7 +146,7 @@ def test_agents_without_arguments_are_compared_with_the_skyline(tmp_path):
     latent = {"label": "OracleQ-lat", "name": "Tabular", "on": "latent"}
     skyline = Study({**common, "episodes": 1000, "agent": [latent]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         runs = [s.run(tmp_path / str(i), quiet=True) for i, s in enumerate((defaults, skyline))]
     claims = {claim.says: claim for claim in claims_of({}, None, *runs)}
     assert len(claims) == 4  # for each agent, one of all panels and one of H = 5

@@ -126,14 +126,14 @@ def idle(monkeypatch):
     def refuse(*_):
         raise AssertionError("there should be nothing to do")
 
-    monkeypatch.setattr(driver, "_executor", refuse)
+    monkeypatch.setattr(driver, "make_executor", refuse)
 
 
 @pytest.fixture
 def executor(monkeypatch):
     """Do runs in this process."""
     executor = InProcess()
-    monkeypatch.setattr(driver, "_executor", lambda *_: executor)
+    monkeypatch.setattr(driver, "make_executor", lambda *_: executor)
     return executor
 
 

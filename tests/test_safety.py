@@ -32,7 +32,7 @@ URL = {"name": "URL", "batch": 10}
 
 @pytest.fixture
 def executor(monkeypatch):
-    monkeypatch.setattr(driver, "_executor", InProcess)
+    monkeypatch.setattr(driver, "make_executor", InProcess)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
 def executor(monkeypatch):
     """Do runs in this process."""
     executor = InProcess()
-    monkeypatch.setattr(driver, "_executor", lambda *_: executor)
+    monkeypatch.setattr(driver, "make_executor", lambda *_: executor)
     return executor
 
 
@@ -277,7 +277,7 @@ def test_an_interrupted_search_goes_on_with_the_same_questions(study, tmp_path, 
 
     stopping, rest, whole = Stopping(), InProcess(), InProcess()
     for executor, out in ((stopping, "cut"), (rest, "cut"), (whole, "whole")):
-        monkeypatch.setattr(driver, "_executor", lambda *_, e=executor: e)
+        monkeypatch.setattr(driver, "make_executor", lambda *_, e=executor: e)
         if executor is stopping:
             with pytest.raises(KeyboardInterrupt):
                 tuning.tune(study(), tmp_path / out, trials=12, seeds=4, quiet=True)

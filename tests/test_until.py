@@ -24,7 +24,7 @@ DOCUMENT = {
 @pytest.fixture
 def executor(monkeypatch):
     made = InProcess()
-    monkeypatch.setattr(driver, "_executor", lambda *_: made)
+    monkeypatch.setattr(driver, "make_executor", lambda *_: made)
     return made
 
 

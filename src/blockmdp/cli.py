@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import os
 import re
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-MAX_LISTED = 10_000  # runs that --dry-run lists
+MAX_LISTED = 10_000  # runs that --dry-run lists, and lines of a table in a terminal
 FORMATS = ("png", "pdf", "svg")
 KINDS = ("problems", "agents", "oracles", "learners")  # of `list`
 PARTS = ("fig1", "fig2", "fig3", "untuned", "defaults", "skyline", "horizon")  # of `reproduce`
@@ -465,12 +466,9 @@ def _dry_run(study: Study, out: Path, trust: bool) -> int:
     keys, seeds = {setting.key for setting in study.settings}, set(study.seeds)
     there = sum(setting in keys and seed in seeds for setting, seed in done)
     print(f"{len(study)} runs, {there} of them done", file=sys.stderr)
-    own = {
-        name: None
-        for s in study.settings
-        for kind, config in (("problem", s.problem), ("agent", s.agent))
-        for name in foreign(kind, config)
-    }
+    parts = {id(s.problem): ("problem", s.problem) for s in study.settings}
+    parts |= {id(s.agent): ("agent", s.agent) for s in study.settings}  # settings share them
+    own = {name: None for part in parts.values() for name in foreign(*part)}
     if own and not trust:
         _print_warning(
             f"not imported: {', '.join(own)}; with --trust, their parameters are checked, and it "
@@ -509,16 +507,18 @@ def _tune(args: argparse.Namespace) -> int:
 
 def _studies(args: argparse.Namespace) -> list[Results]:
     """Return the studies that were asked for. Say what is not shown."""
-    from blockmdp.experiments import Results
+    from blockmdp.experiments.results import Ended, Results
     from blockmdp.experiments.store import Store
 
+    gc.disable()  # what is read is kept: looking for garbage takes a fifth of the time
     with Store(args.directory, warn=_print_warning) as store:
         there = store.names()
     names = there[-1:] if args.study is None else [name.strip() for name in args.study.split(",")]
     if args.study == "all" and "all" not in there:
         names = there
     names = list(dict.fromkeys(names))
-    found = [Results(args.directory, name, warn=_print_warning) for name in names]
+    kind = Ended if args.command is _status else Results
+    found = [kind(args.directory, name, warn=_print_warning) for name in names]
     if args.study is None and len(there) > 1:
         _print_warning(
             f"this is the study {there[-1]}, one of {len(there)} in {args.directory}: choose with "
@@ -645,10 +645,13 @@ def _width() -> int:
 
 def _print_table(text: str, form: str = "text") -> None:
     """Print a table; as text, with its head and titles in bold, and verdicts in colour."""
-    if form != "text":
+    if form != "text" or not is_terminal(sys.stdout):
         print(text)
         return
     head, *lines = text.splitlines()
+    if len(lines) > MAX_LISTED:
+        more = f"... and {len(lines) - MAX_LISTED} more lines; to see them all: | less"
+        lines[MAX_LISTED:] = [more]
     print(coloured(head, BOLD, sys.stdout))
     for line in lines:
         if (

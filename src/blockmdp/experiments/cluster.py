@@ -17,7 +17,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +97,17 @@ class Cluster:
         """Describe the workers in a few words."""
         return f"{len(self._threads)} Dask workers with {sum(self._threads)} threads"
 
-    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
+    def map(
+        self, runs: Iterable[Run], meanwhile: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[Run, Outcome]]:
         """Do runs and yield each with its outcome, as soon as it ends.
 
         Parameters
         ----------
         runs : iterable of Run
             What to do.
+        meanwhile : callable, optional
+            Called at least every second, unless the scheduler or all workers are gone.
 
         Yields
         ------
@@ -127,6 +131,7 @@ class Cluster:
 
         while waiting or submitted:
             self._wait_for_workers()
+            meanwhile()
             while waiting and len(submitted) < 2 * sum(self._threads):
                 run = waiting.popleft()
                 future = self._submit(run)
@@ -151,7 +156,7 @@ class Cluster:
             future.release()  # Dask would do it again if its worker died
             tries[run.key] += error is not None
             if outcome is not None:
-                yield run, _checked(outcome)
+                yield run, _with_modules(_checked(outcome))
             elif tries[run.key] < MAX_TRIES:
                 waiting.appendleft(run)
             elif type(error).__name__ == "KilledWorker":
@@ -199,6 +204,18 @@ def _checked(outcome: Any) -> Outcome:
         return Outcome(error=f"the Dask worker sent no outcome: {one_line(error)}")
 
 
+def _with_modules(outcome: Outcome) -> Outcome:
+    """Raise an ExecutorError if a worker lacks a module. This process could import it."""
+    lines = (outcome.error or "").strip().splitlines()
+    missing = re.search(r"StudyError: \w+: (cannot import .*)", lines[-1] if lines else "")
+    if missing:
+        raise ExecutorError(
+            f"a Dask worker {missing[1]}; put the module next to the study file on a disk that all "
+            "machines share, or install it on each, and run the same command again"
+        )
+    return outcome
+
+
 def _silence(package: str) -> None:
     for name in [package, *logging.root.manager.loggerDict]:
         if f"{name}.".startswith(f"{package}."):
@@ -227,21 +244,23 @@ _local = threading.local()
 
 
 def _in_worker(content: str, seed: int, options: dict[str, Any], study_id: str) -> str:
-    """Do a run in the process of this thread. The process is kept for the study's next run."""
+    """Do a run in a process of this thread. It is kept for the next run of the same study."""
     from distributed import get_worker
 
     worker = get_worker()
     task = worker.get_current_task()
 
-    def abandoned() -> bool:  # whether the driver was interrupted or killed
+    def check_needed() -> None:  # it is not if the driver was interrupted or killed
         state = worker.state.tasks.get(task)
-        return state is None or state.state == "cancelled"
+        if state is None or state.state == "cancelled":
+            pool.close()
+            raise ExecutorError("this run is not needed any more")
 
-    if getattr(_local, "study_id", None) != study_id:
-        if hasattr(_local, "pool"):
-            _local.pool.close()
-        _local.pool, _local.study_id = Pool(1, **options), study_id
+    pools: dict[str, Pool] = vars(_local).setdefault("pools", {})  # studies may take turns
+    for other in [key for key in pools if key != study_id and not pools[key].is_alive()]:
+        pools.pop(other).close()
+    pool = pools.setdefault(study_id, Pool(1, **options))
     setting = Setting(**json.loads(content))
     outcome: Outcome
-    ((_, outcome),) = _local.pool.map([Run(setting, seed)], abandoned)
+    ((_, outcome),) = pool.map([Run(setting, seed)], check_needed)
     return outcome.to_json()

@@ -82,7 +82,7 @@ def run_studies(
         If the user stops it with Ctrl-C or SIGTERM.
     """
     warnings: list[str] = []
-    with _interruptible(), Store(out, write=True, warn=warnings.append) as store:
+    with interruptible(), Store(out, write=True, warn=warnings.append) as store:
         store.drop_damaged()
         for study in studies:
             store.register(study)
@@ -102,12 +102,12 @@ def run_studies(
                 progress.warn(line)
             if missing:
                 options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
-                with _executor(jobs, cluster, options) as executor:
-                    for run, outcome in executor.map(missing):
+                with make_executor(jobs, cluster, options) as executor:
+                    for run, outcome in executor.map(missing, store.settle):
                         store.add(run, outcome)
                         failed = outcome.error is not None
                         if failed and progress.failed < MAX_FAILURES_SHOWN:
-                            progress.warn(f"failed: {run}: {_last_line(outcome)}")
+                            progress.warn(f"failed: {run}: {last_line(outcome)}")
                         progress.tick(bars[run.key][1], failed, executor.state())
     return [Results(out, study) for study in studies]
 
@@ -129,7 +129,7 @@ def _add_optima(store: Store, studies: Sequence[Plan]) -> None:
                 store.add_optimum(run, known[place])
 
 
-def _executor(
+def make_executor(
     jobs: int | None, cluster: str | None, options: dict[str, float | str | None]
 ) -> Executor:
     if cluster is None:
@@ -137,13 +137,13 @@ def _executor(
     return Cluster(cluster, **options)  # type: ignore[arg-type]
 
 
-def _last_line(outcome: Outcome) -> str:
+def last_line(outcome: Outcome) -> str:
     lines = (outcome.error or "").strip().splitlines()
     return lines[-1] if lines else ""
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end a study in the same way."""
 
     def stop(signum: int, frame: object) -> None:

@@ -68,6 +68,8 @@ def one_line(error: object) -> str:
 
 def printable(text: str) -> str:
     """Return a text without characters that control a terminal; they are shown as escapes."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

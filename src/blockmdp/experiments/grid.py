@@ -13,7 +13,7 @@ from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.labels import agent_label, distinct_labels, panel_titles
 from blockmdp.experiments.parts import Config, build, complete, foreign, takes_seed
 from blockmdp.experiments.runs import optimal_value
-from blockmdp.experiments.settings import Setting, canonical
+from blockmdp.experiments.settings import Setting, agent_content, canonical, content
 from blockmdp.mdp import BlockMDP
 
 __all__ = ["expand"]
@@ -75,7 +75,9 @@ def expand(document: Mapping[str, Any], check: bool = True, trust: bool = True) 
     labels = distinct_labels([a.label for a in agents], [a.config for a in agents], shown)
     settings: dict[str, Setting] = {}
     taken: dict[tuple[str, str], str] = {}
+    contents = [agent_content(agent.config) for agent in agents]
     for problem, panel, indices in zip(problems, panels, shown):
+        of_problem = canonical(problem.config), canonical(problem.solved), problem.episodes
         for i in indices:
             agent, title, label = agents[i], panel["panel"], labels[i]
             setting = Setting(
@@ -89,6 +91,7 @@ def expand(document: Mapping[str, Any], check: bool = True, trust: bool = True) 
                 agent.position,
                 agent.table,
             )
+            vars(setting)["content"] = content(contents[i], *of_problem)
             settings.setdefault(setting.key, setting)
             if taken.setdefault((title, label), setting.key) != setting.key:
                 raise StudyError(f"{agent.place}: another agent has the label {label!r}; "

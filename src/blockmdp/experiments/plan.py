@@ -14,6 +14,8 @@ from blockmdp.experiments.settings import Run, Setting
 
 __all__ = ["Plan"]
 
+NAMES = [field.name for field in fields(Setting)]
+
 
 class Plan:
     """The settings and the seeds of a study. Every setting with every seed makes a run.
@@ -145,9 +147,10 @@ class Plan:
             Document, seeds and settings, for `from_json`.
         """
         whole = self._whole or self
-        names = [field.name for field in fields(Setting)]
-        settings = [{name: getattr(s, name) for name in (*names, "key")} for s in whole.settings]
-        return json.dumps({"document": whole.document, "seeds": whole.seeds, "settings": settings})
+        columns = {name: _packed([getattr(s, name) for s in whole.settings]) for name in NAMES}
+        keys = [setting.key for setting in whole.settings]
+        kept = {"document": whole.document, "seeds": whole.seeds, "settings": columns, "keys": keys}
+        return json.dumps(kept)
 
     @staticmethod
     def from_json(text: str, name: str, folder: str | None) -> Plan:
@@ -169,12 +172,41 @@ class Plan:
         """
         try:
             kept = json.loads(text)
-            settings = []
-            for values in kept["settings"]:
-                key = values.pop("key")
-                settings.append(Setting(**values))
-                vars(settings[-1])["key"] = key  # computing it takes longer than all the rest
-                values["solved"]["window"], values["solved"]["above"], values["problem"]["name"]
+            columns, keys = kept["settings"], kept.get("keys")
+            if isinstance(columns, list):  # as earlier versions wrote it: a table for each setting
+                keys = [table.pop("key") for table in columns]
+                tables = [vars(Setting(**table)) for table in columns]
+            else:
+                rows = zip(*(_unpacked(columns[name], len(keys)) for name in NAMES))
+                tables = [dict(zip(NAMES, row)) for row in rows]
+            settings = [_setting(table, key) for table, key in zip(tables, keys)]
             return Plan(name, folder, kept["document"], kept["seeds"], settings)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             raise StoreError(f"the study {name} of this store cannot be read") from None
+
+
+def _packed(column: Sequence[Any]) -> list[list[Any]]:
+    """Return the distinct values of a column, and which of them each of its entries is."""
+    numbers: dict[str, int] = {}
+    known: dict[int, int] = {}  # by identity, since settings share their tables
+    for value in column:
+        if id(value) not in known:
+            known[id(value)] = numbers.setdefault(json.dumps(value), len(numbers))
+    return [[json.loads(text) for text in numbers], [known[id(value)] for value in column]]
+
+
+def _unpacked(packed: list[list[Any]], n: int) -> list[Any]:
+    """Return the column that `_packed` was given."""
+    values, numbers = packed
+    if len(numbers) != n or min(numbers, default=0) < 0:
+        raise ValueError("a column does not have one value for each setting")
+    return [values[i] for i in numbers]
+
+
+def _setting(table: dict[str, Any], key: str) -> Setting:
+    """Make a setting with a known key. Its own methods would take ten times as long."""
+    table["problem"]["name"], table["solved"]["window"], table["solved"]["above"]
+    table["key"] = key
+    setting = object.__new__(Setting)
+    object.__setattr__(setting, "__dict__", table)
+    return setting

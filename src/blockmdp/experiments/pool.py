@@ -54,8 +54,13 @@ work()
 class Executor(Protocol):
     """Does runs in any order. A context manager that leaves no process behind."""
 
-    def map(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Outcome]]:
-        """Do the runs and yield each with its outcome, as soon as it ends."""
+    def map(
+        self, runs: Iterable[Run], meanwhile: Callable[[], None]
+    ) -> Iterator[tuple[Run, Outcome]]:
+        """Do the runs and yield each with its outcome, as soon as it ends.
+
+        Call `meanwhile` at least every second.
+        """
         ...
 
     def state(self) -> str:
@@ -118,6 +123,10 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def is_alive(self) -> bool:
+        """Whether a process has not ended."""
+        return any(worker.process.poll() is None for worker in self._workers)
+
     def close(self) -> None:
         """Kill all processes."""
         for worker in self._workers:
@@ -126,7 +135,7 @@ class Pool:
             self._workers.pop().reap()
 
     def map(
-        self, runs: Iterable[Run], abandoned: Callable[[], bool] = lambda: False
+        self, runs: Iterable[Run], meanwhile: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[Run, Outcome]]:
         """Do runs and yield each with its outcome, as soon as it ends.
 
@@ -134,8 +143,8 @@ class Pool:
         ----------
         runs : iterable of Run
             What to do.
-        abandoned : callable, optional
-            Called every second. If it returns True, nobody needs the runs any more.
+        meanwhile : callable, optional
+            Called at least every second. If it raises an exception, the runs end.
 
         Yields
         ------
@@ -147,7 +156,7 @@ class Pool:
         Raises
         ------
         ExecutorError
-            If processes cannot start, or the runs were abandoned.
+            If processes cannot start.
         """
         waiting = collections.deque(runs)
         tries: collections.Counter[str] = collections.Counter()
@@ -158,9 +167,7 @@ class Pool:
             busy = self._busy()
             patience = min(worker.deadline for worker in busy) - time.monotonic()
             wait([worker.pipe for worker in busy], max(min(patience, 1.0), 0))
-            if abandoned():
-                self.close()
-                raise ExecutorError("this run is not needed any more")
+            meanwhile()
             for worker in busy:
                 run = worker.run
                 assert run is not None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from blockmdp.plots.curves import Panel
 
-__all__ = ["Results", "compare", "export"]
+__all__ = ["Ended", "Results", "compare", "export"]
 
 POINTS = 200
 CURVES = ("average", "sliding", "regret")  # columns of `curves`
@@ -94,6 +94,8 @@ class Results:
     [300, 300]
     """
 
+    _exact = True  # whether rows have optimal and final values
+
     def __init__(
         self,
         directory: str | Path,
@@ -106,7 +108,8 @@ class Results:
             self.study = study if isinstance(study, Plan) else store.plan(study)
             settings = {setting.key: setting for setting in self.study.settings}
             seeds = set(self.study.seeds)
-            rows = [r for r in store.rows() if r.setting in settings and r.seed in seeds]
+            ended = store.rows(self._exact)
+            rows = [r for r in ended if r.setting in settings and r.seed in seeds]
         order = {key: i for i, key in enumerate(settings)}
         rows.sort(key=lambda row: row.seed)
         rows.sort(key=lambda row: order[row.setting])
@@ -240,7 +243,7 @@ class Results:
             groups.setdefault(setting.key, (setting, []))[1].append(row)
         order = {panel: i for i, panel in enumerate(self.study.panels)}
         found = sorted(groups.values(), key=lambda pair: order[pair[0].panel])
-        return [tables.summarise(setting, rows) for setting, rows in found]
+        return tables.summarise(found)
 
     def table(self, form: Literal["text", "csv", "markdown"] = "text", width: int = 80) -> str:
         """Return a table with one row for each agent in each panel.
@@ -594,6 +597,12 @@ class Results:
             except ValueError:  # not written by us
                 self._warn(f"{self.directory}: the curve of run {key} cannot be read")
         return found
+
+
+class Ended(Results):
+    """Which runs have ended, for `status`: results without optimal and final values."""
+
+    _exact = False
 
 
 def compare(studies: Sequence[Results], one: str, other: str, by: By = "reward") -> Comparison:

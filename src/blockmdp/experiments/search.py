@@ -114,7 +114,7 @@ def search(
     options = {"timeout": timeout, "memory": memory, "folder": study.folder}
     report = _Report(searches, quiet)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(driver._interruptible())
+        stack.enter_context(driver.interruptible())
         store = stack.enter_context(Store(out, write=True, warn=report.warn))
         store.drop_damaged()
         store.announce(study=study.name, jobs=jobs or driver.cores())
@@ -128,9 +128,9 @@ def search(
                 if _missing(active, seeds, known):
                     _register(store, study, searches)
                     executor = executor or stack.enter_context(
-                        driver._executor(jobs, cluster, options)
+                        driver.make_executor(jobs, cluster, options)
                     )
-                    for run, outcome in executor.map(_missing(active, seeds, known)):
+                    for run, outcome in executor.map(_missing(active, seeds, known), store.settle):
                         store.add(run, outcome)
                         known[run.key] = outcome
                         report.tick(run, outcome)
@@ -426,7 +426,7 @@ class _Report:
         if outcome.error is not None:
             self._failed += 1
             if self._failed <= driver.MAX_FAILURES_SHOWN:
-                self.warn(f"failed: {run}: {driver._last_line(outcome)}")
+                self.warn(f"failed: {run}: {driver.last_line(outcome)}")
         if time.monotonic() - self._last_line >= EVERY and not self._quiet:
             self._last_line = time.monotonic()
             ended = sum(len(s.trials) - len(s.running) for s in self._searches)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from blockmdp.experiments.parts import Config
 
-__all__ = ["Run", "Setting", "canonical", "flatten"]
+__all__ = ["Run", "Setting", "agent_content", "canonical", "content", "flatten"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +59,8 @@ class Setting:
     @cached_property
     def content(self) -> str:
         """What identifies the setting, as canonical JSON."""
-        return canonical(
-            {
-                "problem": self.problem,
-                "agent": _without_newer(self.agent),
-                "episodes": self.episodes,
-                "solved": self.solved,
-            }
-        )
+        parts = agent_content(self.agent), canonical(self.problem), canonical(self.solved)
+        return content(*parts, self.episodes)
 
     @cached_property
     def key(self) -> str:
@@ -115,6 +109,19 @@ NEWER: dict[Any, dict[str, Any]] = {
     "Tabular": {"by_level": True},
     **{name: {"stationary": False} for name in ("OracleQ", "PSRL", "QLearning", "UCBVI")},
 }
+
+
+def agent_content(agent: Config) -> str:
+    """Return what identifies an agent, as canonical JSON."""
+    return canonical(_without_newer(agent))
+
+
+def content(agent: str, problem: str, solved: str, episodes: int) -> str:
+    """Return what identifies a setting, given the canonical JSON of its parts: as canonical JSON.
+
+    A study has many settings, but few different parts.
+    """
+    return f'{{"agent":{agent},"episodes":{episodes},"problem":{problem},"solved":{solved}}}'
 
 
 def _without_newer(table: Config) -> Config:

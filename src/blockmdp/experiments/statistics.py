@@ -17,9 +17,11 @@ __all__ = [
     "anytime",
     "average_curve",
     "bootstrap",
+    "bootstraps",
     "holm",
     "improvement",
     "iqm",
+    "iqms",
     "median_with_censoring",
     "permutation_test",
     "quartiles",
@@ -140,6 +142,7 @@ def sliding_curve(n: NDArray[np.int64], total: Array, window: Window = 1000) -> 
     return np.asarray((total - before) / (n - start), np.float64)
 
 
+@functools.lru_cache(maxsize=1024)
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return Wilson's confidence interval for a fraction.
 
@@ -188,11 +191,30 @@ def iqm(values: Array) -> float:
     >>> iqm(np.array([0.0, 1.0, 2.0, 9.0])), iqm(np.array([3.0]))
     (1.5, 3.0)
     """
-    values = np.sort(np.asarray(values, np.float64))
-    n = len(values)
+    return float(iqms(np.asarray(values, np.float64)[None])[0])
+
+
+def iqms(values: Array) -> Array:
+    """Return the interquartile means of the rows of a matrix. See `iqm`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (means, n)
+        At least one value for each mean.
+
+    Returns
+    -------
+    ndarray of shape (means,)
+        The interquartile means.
+    """
+    n = values.shape[1]
     edges = np.arange(n + 1) / n
     inside = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0, None)
-    return float(values @ inside / inside.sum())
+    if n == 1:
+        return np.asarray(values[:, 0] * inside / inside, np.float64)
+    # one product at a time: a product of matrices rounds differently
+    sums = np.array([row @ inside for row in np.sort(values, axis=1)])
+    return np.asarray(sums / inside.sum(), np.float64)
 
 
 def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
@@ -213,15 +235,38 @@ def bootstrap(values: Array, confidence: float = 0.95) -> tuple[float, float]:
     low, high : float
         Ends of the interval.
     """
-    values = np.asarray(values, np.float64)
-    if (values == values[0]).all():
-        return float(values[0]), float(values[0])
-    if len(values) > 1000:
-        mean = NormalDist(values.mean(), values.std() / math.sqrt(len(values)))
-        return mean.inv_cdf(0.5 - confidence / 2), mean.inv_cdf(0.5 + confidence / 2)
-    means = _weights(len(values)) @ values
-    low, high = np.quantile(means, [0.5 - confidence / 2, 0.5 + confidence / 2])
-    return float(low), float(high)
+    low, high = bootstraps(np.asarray(values, np.float64)[None], confidence)
+    return float(low[0]), float(high[0])
+
+
+def bootstraps(values: Array, confidence: float = 0.95) -> tuple[Array, Array]:
+    """Return the confidence intervals of many means at once. See `bootstrap`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (means, n)
+        At least one value for each mean.
+    confidence : float, default=0.95
+        Level of the intervals.
+
+    Returns
+    -------
+    low, high : ndarray of shape (means,)
+        Ends of the intervals.
+    """
+    ends = 0.5 - confidence / 2, 0.5 + confidence / 2
+    found = np.stack([values[:, 0], values[:, 0]])  # of values that are all the same
+    differ = np.flatnonzero((values != values[:, :1]).any(axis=1))
+    n = values.shape[1]
+    if n > 1000:
+        for i in differ:
+            mean = NormalDist(values[i].mean(), values[i].std() / math.sqrt(n))
+            found[:, i] = [mean.inv_cdf(end) for end in ends]
+    elif len(differ):
+        # one product at a time: a product of matrices rounds differently
+        means = np.stack([_weights(n) @ values[i] for i in differ])
+        found[:, differ] = np.quantile(means, ends, axis=1)
+    return found[0], found[1]
 
 
 def anytime(values: Array, confidence: float = 0.95, best_at: int = 50) -> float:

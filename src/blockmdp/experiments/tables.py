@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,11 @@ __all__ = [
 ]
 
 Form = Literal["text", "csv", "markdown"]
+Array = np.ndarray[Any, np.dtype[np.float64]]
+BLOCK = 1000  # agents that are summarised at a time
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """An agent in a panel, summarised over seeds. All intervals are 95 % intervals.
 
     Attributes
@@ -95,32 +96,55 @@ class Summary:
     unjudged: str = ""
 
 
-def summarise(setting: Setting, rows: Sequence[Row]) -> Summary:
-    """Summarise the runs of one agent in one panel."""
-    done = [row for row in rows if row.error is None]
-    n, nan = len(done), math.nan
-    head = (setting.panel, setting.label, n, len(rows) - n, setting.measure)
-    if not n:
-        none = (nan,) * 3
-        return Summary(*head, nan, 0.0, 1.0, nan, *none, *none, nan, *none)
-    why = unjudged(setting, done)
-    solved = sum(row.solved_at is not None for row in done)
-    final = np.array([row.final for row in done], np.float64)
-    return Summary(
-        *head,
-        *((nan, 0.0, 1.0) if why else (solved / n, *statistics.wilson(solved, n))),
-        nan if why else statistics.median_with_censoring([row.solved_at for row in done]),
-        float(final.mean()),
-        *statistics.bootstrap(final),
-        statistics.iqm(final),
-        float(np.mean([row.average for row in done])),
-        float(np.median([row.trajectories for row in done])),
-        float(np.mean([row.seconds for row in done])),
-        _mean([row.value for row in done]),
-        _mean([row.optimal for row in done]),
-        _mean([regret(setting, row) for row in done]),
-        why,
+def summarise(agents: Sequence[tuple[Setting, Sequence[Row]]]) -> list[Summary]:
+    """Summarise agents over their runs, each in one panel."""
+    done = [[row for row in rows if row.error is None] for _, rows in agents]
+    alike: dict[int, list[int]] = {}  # agents with the same number of runs: rows of one matrix
+    for i, rows in enumerate(done):
+        alike.setdefault(len(rows), []).append(i)
+    found: list[Any] = [None] * len(agents)
+    for n, members in alike.items():
+        for start in range(0, len(members), BLOCK):
+            block = members[start : start + BLOCK]
+            runs = [(agents[i][0], row) for i in block for row in done[i]]
+            numbers = _numbers(runs, n) if n else [_NONE] * len(block)
+            for i, of_agent in zip(block, numbers):
+                setting, ended = agents[i]
+                head = setting.panel, setting.label, n, len(ended) - n, setting.measure
+                why = "" if not n or of_agent[0] else unjudged(setting, done[i])
+                judged = _NONE[:4] if why else of_agent[:4]
+                found[i] = Summary._make((*head, *judged, *of_agent[4:], why))
+    return found
+
+
+_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 11)  # the fields from `solved` to `regret`, of no runs
+
+
+def _numbers(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
+    """Return the fields from `solved` to `regret` for each n runs."""
+
+    def matrix(values: Iterable[float | None]) -> Array:
+        return np.array(list(values), np.float64).reshape(-1, n)  # None becomes NaN
+
+    at = matrix(row.solved_at for _, row in runs)
+    at[np.isnan(at)] = math.inf
+    solved = np.isfinite(at).sum(axis=1)
+    final = matrix(row.final for _, row in runs)
+    columns = (
+        solved / n,
+        *np.array([statistics.wilson(k, n) for k in solved.tolist()]).T,
+        np.median(at, axis=1),
+        final.mean(axis=1),
+        *statistics.bootstraps(final),
+        statistics.iqms(final),
+        matrix(row.average for _, row in runs).mean(axis=1),
+        np.median(matrix(row.trajectories for _, row in runs), axis=1),
+        matrix(row.seconds for _, row in runs).mean(axis=1),
+        matrix(row.value for _, row in runs).mean(axis=1),
+        matrix(row.optimal for _, row in runs).mean(axis=1),
+        matrix(regret(*run) for run in runs).mean(axis=1),
     )
+    return zip(*(column.tolist() for column in columns))
 
 
 def unjudged(setting: Setting, done: Sequence[Row]) -> str:
@@ -141,7 +165,12 @@ def unjudged(setting: Setting, done: Sequence[Row]) -> str:
 def total(setting: Setting, row: Row) -> float:
     """Return the sum of all returns of a run; a fit with restarts has more than `episodes`."""
     assert row.average is not None
-    return float(row.average * json.loads(row.ledger).get("learn", setting.episodes))
+    return float(row.average * _learnt(row.ledger, setting.episodes))
+
+
+@functools.lru_cache(maxsize=1024)  # many runs have the same
+def _learnt(ledger: str, episodes: int) -> int:
+    return json.loads(ledger).get("learn", episodes)  # type: ignore[no-any-return]
 
 
 def regret(setting: Setting, row: Row) -> float | None:
@@ -151,32 +180,29 @@ def regret(setting: Setting, row: Row) -> float | None:
     return row.optimal * row.trajectories - total(setting, row)
 
 
-def _mean(known: Sequence[float | None]) -> float:
-    """Return the mean, NaN if a value is unknown."""
-    return float(np.mean([math.nan if value is None else value for value in known]))
-
-
 def table(summaries: Sequence[Summary], form: Form = "text", width: int = 80) -> str:
     """Return summaries as a table; the CSV form has all fields, the others the main ones."""
     if form == "csv":
-        return as_csv(Summary, [vars(summary) for summary in summaries])
+        return as_csv(Summary, [summary._asdict() for summary in summaries])
     notes = {s.unjudged: None for s in summaries if s.unjudged}
     below = "".join(f"\n\nn/a: {why}" for why in notes)
     if form == "markdown":
         return aligned(_columns(summaries), form) + below
-    text = titled(_columns(summaries))
+    text = titled(_columns(summaries[:BLOCK]))  # a part is not wider than the whole
+    if widest(text) <= width and len(summaries) > BLOCK:
+        text = titled(_columns(summaries))
     if widest(text) > width:
         text = titled(_columns(summaries, intervals=False))
     return text + below
 
 
 def as_csv(kind: type, records: Sequence[Mapping[str, Any]], **more: str) -> str:
-    """Return records of a dataclass as comma-separated values, below a line with their names.
+    """Return records of a class as comma-separated values, below a line with their names.
 
     more: further columns at the front, with the same value in each line.
     """
     file = io.StringIO()
-    names = [*more, *(field.name for field in fields(kind))]
+    names = [*more, *kind.__annotations__]
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     for record in records:
@@ -196,9 +222,9 @@ def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
                  for row in rows]  # fmt: skip
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    line = "  ".join(f"{{:<{width}}}" for width in widths)
+    return "\n".join(line.format(*row).rstrip() for row in rows)
 
 
 def titled(rows: Sequence[Sequence[str]]) -> str:

@@ -19,6 +19,8 @@ import blockmdp as bm
 from blockmdp import rng, saving
 from blockmdp.agents import continuing
 from blockmdp.checkpoints import read_checkpoint, write_checkpoint
+from blockmdp.experiments import Study
+from blockmdp.experiments.runs import execute
 
 LOCK = bm.lock_bernoulli(horizon=4)
 NOISY = bm.noisy_lock(3, "outliers")
@@ -304,6 +306,62 @@ def test_what_was_shared_before_is_shared_afterwards(tmp_path):
     assert found["learner"] is not known
     assert found["key"] == np.uint64(2**63)
     assert type(found["key"]) is np.uint64
+
+
+def config(episodes, **solved):
+    study = Study(
+        {
+            "episodes": episodes,
+            "seeds": 1,
+            "problem": {"name": "lock_bernoulli", "horizon": 3},
+            "agent": [{"name": "OnlineURL"}],
+            "solved": solved,
+        }
+    )
+    return json.loads(study.settings[0].content)
+
+
+def test_runs_with_more_episodes_go_on_from_their_checkpoint(tmp_path, monkeypatch):
+    folder = str(tmp_path / "checkpoints")
+    first = execute(config(40), 1, folder)
+    assert first.error is None
+    fresh = execute(config(100), 1)
+    monkeypatch.setattr(bm.OnlineURL, "_begin", None)  # nothing begins again
+    more = execute(config(100), 1, folder)
+    assert more.error is None
+    assert (more.curve, more.values, more.ledger) == (fresh.curve, fresh.values, fresh.ledger)
+    assert "not callable" in execute(config(100), 2, folder).error  # another seed begins
+    assert len(list(Path(folder).iterdir())) == 1
+
+
+def test_agents_that_cannot_go_on_do_their_runs_without_checkpoints(tmp_path):
+    plain = config(30)
+    plain["agent"] = {"name": "URL", "evaluation": 5}
+    outcome = execute(plain, 0, str(tmp_path / "checkpoints"))
+    assert outcome.error is None
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.integration
+def test_a_study_with_checkpoints_has_the_same_results(tmp_path):
+    document = {
+        "episodes": 50,
+        "seeds": 2,
+        "problem": {"name": "lock_bernoulli", "horizon": 3},
+        "agent": [{"name": "OnlineURL"}, {"name": "PCID", "n": 60}],
+    }
+    options = {"jobs": 2, "quiet": True}
+    Study(document, "s").run(tmp_path / "one", checkpoint=True, **options)
+    assert len(list((tmp_path / "one" / "checkpoints").glob("*.npz"))) == 4
+    longer = Study(document | {"episodes": 120}, "s")
+    more = longer.run(tmp_path / "one", checkpoint=True, **options)
+    fresh = longer.run(tmp_path / "two", **options)
+    one, two = (
+        [(s.label, r.seed, r.average, r.trajectories, r.value) for s, r in results.done]
+        for results in (more, fresh)
+    )
+    assert one == two
+    assert len(one) == 4
 
 
 KILLED = """

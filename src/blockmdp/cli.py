@@ -151,6 +151,12 @@ def _parser() -> argparse.ArgumentParser:
         help="with --until: stop at this number of seeds (default: 1000)",
     )
     run.add_argument(
+        "--checkpoint",
+        action="store_true",
+        help="keep the state of each fit in OUT/checkpoints, and go on from there if it was "
+        "interrupted, or if episodes were raised",
+    )
+    run.add_argument(
         "--trust",
         action="store_true",
         help="with --dry-run: import modules of your own, and check the parts that they define",
@@ -446,7 +452,7 @@ def _run(args: argparse.Namespace) -> int:
         raise not_runnable(study.ranges[0], args.study)
     if args.dry_run:
         return _dry_run(study, out, args.trust)
-    more = {"until": args.until, "max_seeds": args.max_seeds}
+    more = {"until": args.until, "max_seeds": args.max_seeds, "checkpoint": args.checkpoint}
     return _conclude(study.run(out, **_options(args), **more), args.quiet)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def write_archive(
     save = np.savez_compressed if compress else np.savez
     about = {"format": kind, "version": version, **about, "digest": _digest(arrays)}
     text = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # others may write the same file
     try:
         with part.open("wb") as file:
             save(file, allow_pickle=False, **arrays, about=text)

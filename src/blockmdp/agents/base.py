@@ -183,6 +183,16 @@ class Agent(ABC):
         state = self._begin(simulator, episodes, record)
         self._go_on(simulator, state, episodes)
 
+    def can_go_on(self) -> bool:
+        """Whether `fit_more` and checkpoints make sense for this agent.
+
+        Returns
+        -------
+        bool
+            False if a longer fit would have begun differently; see `fit_more`.
+        """
+        return not self._why_not_more()
+
     def _why_not_more(self) -> str:
         """Say why a fit cannot be continued; nothing if it can."""
         is_defined = type(self)._begin is not Agent._begin

@@ -46,6 +46,8 @@ class Cluster:
         GiB that the process of a run may allocate.
     folder : str or None, default=None
         Folder with the user's own modules, on every machine.
+    checkpoints : str or None, default=None
+        Folder in which fits keep their state, on a disk that all machines share.
     cluster_timeout : float or None, default=None
         Seconds to wait for a missing scheduler or for workers before giving up. None takes the
         environment variable BLOCKMDP_CLUSTER_TIMEOUT, or 30.
@@ -62,6 +64,7 @@ class Cluster:
         timeout: float | None = None,
         memory: float | None = None,
         folder: str | None = None,
+        checkpoints: str | None = None,
         cluster_timeout: float | None = None,
     ) -> None:
         try:
@@ -75,7 +78,13 @@ class Cluster:
         self._address, self._cluster_timeout = address, cluster_timeout
         # Processes are not shared between studies, since a user's modules may have changed.
         self._id = uuid.uuid4().hex
-        self._options = {"timeout": timeout, "memory": memory, "folder": folder, "idle": IDLE}
+        self._options = {
+            "timeout": timeout,
+            "memory": memory,
+            "folder": folder,
+            "checkpoints": checkpoints,
+            "idle": IDLE,
+        }
         self._asked, self._threads = -math.inf, list[int]()
         _silence("distributed")  # we report problems ourselves, in one line
         try:

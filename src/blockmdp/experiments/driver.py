@@ -45,6 +45,7 @@ def run_studies(
     memory: float | None = None,
     retry_failed: bool = False,
     quiet: bool = False,
+    checkpoint: bool = False,
 ) -> list[Results]:
     """Do the missing runs of several studies in one store. Shared runs are done once.
 
@@ -66,6 +67,8 @@ def run_studies(
         Repeat runs that failed before.
     quiet : bool, default=False
         Show no progress.
+    checkpoint : bool, default=False
+        Keep the state of each fit in OUT/checkpoints, and go on from there.
 
     Returns
     -------
@@ -102,6 +105,8 @@ def run_studies(
                 progress.warn(line)
             if missing:
                 options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
+                if checkpoint:
+                    options["checkpoints"] = str(out.resolve() / "checkpoints")
                 with make_executor(jobs, cluster, options) as executor:
                     for run, outcome in executor.map(missing, store.settle):
                         store.add(run, outcome)

@@ -93,6 +93,8 @@ class Pool:
         Folder with the user's own modules.
     idle : float or None, default=None
         Seconds after which a process without work ends. None keeps it until the pool is closed.
+    checkpoints : str or None, default=None
+        Folder in which fits keep their state, to go on from there.
     """
 
     def __init__(
@@ -102,12 +104,14 @@ class Pool:
         memory: float | None = None,
         folder: str | None = None,
         idle: float | None = None,
+        checkpoints: str | None = None,
     ) -> None:
         self.timeout = timeout
         self._options = {
             "memory": memory,
             "folder": folder,
             "idle": idle,
+            "checkpoints": checkpoints,
             "has_timeout": timeout is not None,
         }
         self._jobs = jobs
@@ -326,7 +330,7 @@ def work() -> None:
         config = json.loads(content)
         prepare(config)
         pipe.send_bytes(STARTED)
-        pipe.send_bytes(execute(config, seed).to_json().encode())
+        pipe.send_bytes(execute(config, seed, options["checkpoints"]).to_json().encode())
 
 
 def _end_with_driver() -> None:

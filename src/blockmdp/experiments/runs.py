@@ -7,6 +7,7 @@ data.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import json
 import os
@@ -16,6 +17,7 @@ import traceback
 import zlib
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,7 +229,7 @@ def prepare(config: dict[str, Any]) -> None:
         import_parts(kind, config[kind])
 
 
-def execute(config: dict[str, Any], seed: int) -> Outcome:
+def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -> Outcome:
     """Do a run.
 
     Parameters
@@ -236,6 +238,8 @@ def execute(config: dict[str, Any], seed: int) -> Outcome:
         Content of a setting: problem, agent, episodes, solved.
     seed : int
         Seed of the run.
+    checkpoints : str or None, default=None
+        Folder in which fits keep their state, to go on from there.
 
     Returns
     -------
@@ -244,14 +248,14 @@ def execute(config: dict[str, Any], seed: int) -> Outcome:
     """
     start = time.perf_counter()
     try:
-        outcome = _fit(config, seed)
+        outcome = _fit(config, seed, checkpoints)
     except BaseException:  # a user's part may raise anything
         outcome = {"error": traceback.format_exc(limit=-12)}
     seconds = time.perf_counter() - start
     return Outcome(**outcome, seconds=seconds, environment=environment())
 
 
-def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
+def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
     from blockmdp.agents import Agent  # here, because who looks at results need not wait for it
 
     problem = _problem(config["problem"], seed)
@@ -261,7 +265,10 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
     record = True if by_value else "few"
     takes = inspect.signature(agent.fit).parameters
     recorded = optimal is not None and isinstance(agent, Agent) and "record" in takes
-    agent.fit(problem, config["episodes"], seed=seed, **({"record": record} if recorded else {}))
+    options: dict[str, Any] = {"record": record} if recorded else {}
+    if checkpoints and isinstance(agent, Agent) and "checkpoint" in takes and agent.can_go_on():
+        options["checkpoint"] = _checkpoint(checkpoints, config, seed, options)
+    agent.fit(problem, config["episodes"], seed=seed, **options)
     returns = np.asarray(agent.returns_, np.float64)
     learnt = getattr(agent, "ledger_", {}).get("learn", config["episodes"])
     if not (returns.shape == (learnt,) and learnt and np.isfinite(returns).all()):
@@ -290,6 +297,13 @@ def _fit(config: dict[str, Any], seed: int) -> dict[str, Any]:
         "optimal": optimal,
         **exact,
     }
+
+
+def _checkpoint(folder: str, config: dict[str, Any], seed: int, options: dict[str, Any]) -> Path:
+    """Return the file for the state of a run: the same for any number of episodes."""
+    facts = json.dumps([config["problem"], config["agent"], seed, options], sort_keys=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / f"{hashlib.sha256(facts.encode()).hexdigest()[:32]}.npz"
 
 
 def _problem(config: dict[str, Any], seed: int) -> Any:

@@ -178,6 +178,7 @@ class Study(Plan):
         quiet: bool = False,
         until: float | None = None,
         max_seeds: int = 1000,
+        checkpoint: bool = False,
     ) -> Results:
         """Do the missing runs and return the results. Run it again to resume.
 
@@ -203,6 +204,9 @@ class Study(Plan):
             if runs fail. None does the seeds of the study.
         max_seeds : int, default=1000
             Number of seeds at which to stop in any case.
+        checkpoint : bool, default=False
+            Keep the state of each fit in OUT/checkpoints, and go on from there if it was
+            interrupted, or if `episodes` were raised. The results are the same.
 
         Returns
         -------
@@ -228,6 +232,7 @@ class Study(Plan):
             "memory": memory,
             "retry_failed": retry_failed,
             "quiet": quiet,
+            "checkpoint": checkpoint,
         }
         if until is not None:
             return run_until(self, out, until, max_seeds, **options)

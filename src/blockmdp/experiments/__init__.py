@@ -1,8 +1,8 @@
 """Experiments: study files, runs on all cores or on a cluster, a store, tables and figures.
 
 Imports go one way: errors, statistics, progress, lock, toml < catalogue < parts < settings,
-document < labels, runs < changes, grid, pool < plan, cluster < store < tables < comparison <
-results < driver < study < tuning.
+document < labels, runs < changes, grid, pool < plan, cluster < store < tables < comparison,
+reporting < results < driver < study < tuning.
 """
 
 from blockmdp.experiments.errors import StudyError

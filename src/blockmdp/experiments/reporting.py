@@ -32,10 +32,10 @@ from blockmdp.experiments.toml import to_toml
 
 __all__ = ["Part", "Report", "Section", "html_table", "plain_name", "write_report"]
 
-# What a report shows at most, so that it has at most about 30 MB
+# What a report shows at most, so that it has at most some 20 MB
 MAX_PANELS = 400
 MAX_AGENTS = 64  # of a panel
-MAX_NUMBERS = 2_000_000  # of means, and as many of single runs
+MAX_NUMBERS = 1_000_000  # of means, and as many of single runs
 MOST_POINTS, LEAST_POINTS = 200, 20  # of a curve
 MAX_ROWS = 1000  # of a table
 MAX_ERRORS = 50
@@ -181,7 +181,9 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     top = "".join(f"<th>{_escaped(head[i])}</th>" for i in shown) if any(head) else ""
     lines = ["".join(f"<td>{_escaped(row[i])}</td>" for i in shown) for row in cells]
     body = "".join(f"<tr>{line}</tr>" for line in [top, *lines] if line)
-    return f"<div class='scroll' tabindex='0'><table>{body}</table></div>"
+    brief = any(head) and max((len(cell) for row in cells for cell in row), default=0) <= 60
+    kind = " class='brief'" if brief else ""
+    return f"<div class='scroll' tabindex='0'><table{kind}>{body}</table></div>"
 
 
 def _escaped(text: str) -> str:
@@ -308,10 +310,11 @@ def _facts(part: Part) -> list[tuple[str, str]]:
     runs += f", {failed} failed" * bool(failed) + f", {missing} to do" * bool(missing)
     labels = dict.fromkeys(setting.label for setting in plan.settings)
     agents = ", ".join([*labels][:20]) + f" and {len(labels) - 20} more" * (len(labels) > 20)
+    sizes = {"problem": len(plan.panels), "agent": len(labels), "seed": len(plan.seeds)}
     facts = [
         ("study", plan.name),
         ("runs", runs + (f" ({part.state})" if part.state else "")),
-        ("grid", f"{len(plan.panels)} problems, {len(labels)} agents, {len(plan.seeds)} seeds"),
+        ("grid", ", ".join(f"{n} {what}{'s' * (n != 1)}" for what, n in sizes.items())),
         ("agents", agents),
     ]
     if done:

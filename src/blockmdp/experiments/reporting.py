@@ -30,7 +30,7 @@ from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row
 from blockmdp.experiments.toml import to_toml
 
-__all__ = ["Part", "Report", "Section", "html_table", "plain_name", "write_report"]
+__all__ = ["Part", "Report", "Section", "about", "html_table", "plain_name", "write_report"]
 
 # What a report shows at most, so that it has at most some 20 MB
 MAX_PANELS = 400

@@ -32,7 +32,8 @@ def test_the_package_installs_the_command():
 
 def test_help_explains_commands_and_options(capsys):
     for arguments, words in {
-        "": "run tune status plot table compare export list reproduce --version oracle PCID latent",
+        "": "run tune status plot table compare export report list reproduce --version oracle PCID"
+        " latent",
         "run": "STUDY --out --set --only --jobs --cluster --timeout --memory --retry-failed --quiet"
         " --dry-run",
         "tune": "--tuning-seeds --trials --out --set --cluster",
@@ -40,6 +41,7 @@ def test_help_explains_commands_and_options(capsys):
         "plot": "--y --to --study --against",
         "table": "Wilson bootstrap --format",
         "export": "FILE .parquet",
+        "report": "DIR --study --out HTML",
         "compare": "AGENT OTHER --by --study --format --to",
         "list": "problems agents oracles learners",
         "reproduce": "--out --seeds --only --jobs --quick",
@@ -138,6 +140,7 @@ def test_bash_completes_commands_options_and_values(capsys):
     ]
     assert complete(script, "blockmdp", "plot", "results", "--st") == ["--study"]
     assert complete(script, "blockmdp", "list", "l") == ["learners"]
+    assert complete(script, "blockmdp", "report", "results", "--o") == ["--out"]
     for words in (["run", "--out", ""], ["run", ""], ["table", "res"]):
         assert complete(script, "blockmdp", *words) == []  # files
     assert main(["completion", "zsh"]) == 0

@@ -1,16 +1,15 @@
-"""The paper's reproduction: its claims, its figures, and the report in a real browser."""
+"""The paper's reproduction: its claims, its figures, and its report."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from faults import InProcess
+from pages import draw_all, opened
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, driver
@@ -24,9 +23,8 @@ from blockmdp.paper.claims import (
     claims_of,
     horizon_slopes,
 )
+from blockmdp.paper.report import growth_section
 from blockmdp.paper.reproduce import FIGURES, PARTS, naive_seconds, studies_folder
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Small studies with the panels and agents of the paper's.
 FIGURE1 = """
@@ -238,78 +236,37 @@ def test_a_part_that_does_not_exist_is_refused_in_one_line(capsys, tmp_path):
     assert "fig1" in err
 
 
-# --- the report in a browser ----------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium: on Debian, apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    with playwright.sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-def opened(browser, report: Path, **options):
-    """Return a page with the report, its requests, and its error messages."""
-    page = browser.new_page(**options)
-    requests, complaints = [], []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(report.as_uri())
-    return page, requests, complaints
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("viewport", "scheme"),
-    [({"width": 1280, "height": 800}, "light"), ({"width": 390, "height": 844}, "dark")],
-    ids=["laptop", "phone"],
-)
-def test_the_report_opens_from_disk_and_draws_every_trace(browser, reproduction, viewport, scheme):
-    report = reproduction / "report.html"
-    page, requests, complaints = opened(browser, report, viewport=viewport, color_scheme=scheme)
-    assert complaints == []
-    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
-    assert page.locator("#figure1 .panel").count() == 4
-    assert page.locator("#figure1 .trace").count() == 4 * 7
-    assert page.locator("h2").count() >= 5
-    wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
-    assert not wide  # nothing to scroll sideways
-    page.close()
-
-
-@pytest.mark.integration
-def test_agents_can_be_hidden_the_y_axis_changed_and_values_read(browser, reproduction):
-    page, _, complaints = opened(browser, reproduction / "report.html")
-    page.click("#figure1 button[data-agent='PCID']")
-    assert page.locator("#figure1 .trace").count() == 4 * 6
-    assert page.locator("#figure1 .trace[data-agent='PCID']").count() == 0
-    page.click("#figure1 button[data-agent='PCID']")
-    trace = page.locator("#figure1 .panel .trace[data-agent='URL']").first
-    before = trace.get_attribute("d")
-    page.click("#figure1 button[data-y='sliding']")
-    assert (
-        page.locator("#figure1 .panel .trace[data-agent='URL']").first.get_attribute("d") != before
-    )
-    page.locator("#figure1 .panel svg").first.hover()
-    tip = page.locator("#figure1 .tip").first
-    assert tip.is_visible()
-    assert re.search(r"trajectories", tip.inner_text())
-    assert len(tip.inner_text().splitlines()) == 8
-    assert complaints == []
-    page.close()
-
-
-def test_the_report_contains_the_results(reproduction):
+# --- the report -----------------------------------------------------------------------------------
+def test_the_report_has_the_paper_s_sections(reproduction):
     text = (reproduction / "report.html").read_text()
+    ids = set(re.findall(r"<h2 id='([^']*)'", text))
+    assert ids == {"about", "claims", "figure1", "growth", "decoders", "settings", "rerun"}
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     (figure,) = data["figures"]
-    panel = figure["panels"][0]
-    results = Results(reproduction, "figure1")
-    drawn = results.panels("average")[0]
-    assert panel["title"].startswith(drawn.title)
-    for shown, curve in zip(panel["curves"], drawn.curves):
-        assert shown["agent"] == curve.label
-        assert shown["average"] == pytest.approx(curve.mean, abs=1e-4)
+    assert data["agents"][:2] == ["URL", "URL untuned"]  # the same colours in all figures
+    titles = [panel["title"] for panel in figure["panels"]]
+    assert titles == [f"H = {H}, switch = {s}, KMeans" for H in (5, 20) for s in (0.2, 0.5)]
+
+
+def test_no_column_of_the_report_is_empty(reproduction):
+    text = (reproduction / "report.html").read_text()
+    tables = re.findall(r"<table[^>]*>(.*?)</table>", text, re.DOTALL)
+    assert len(tables) > 8
+    for table in tables:
+        rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+        cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows]
+        cells = cells[1:] if "<th>" in table else cells
+        assert all(set(column) - {"", "-", "nan"} for column in zip(*cells)), table
+    slopes = growth_section(horizon_slopes(Results(reproduction, "horizon"))).body
+    assert slopes.count("<th>slope</th>") == 2  # not that of the seeds solved
+
+
+@pytest.mark.integration
+def test_the_paper_s_report_draws_every_trace(browser, reproduction):
+    with opened(browser, reproduction / "report.html") as (page, requests, complaints):
+        assert page.locator("#figure1-figure .panel").count() == 4
+        draw_all(page)
+        assert page.locator("#figure1-figure .trace").count() == 4 * 7
+        assert page.locator(".decoders svg").count() == 3
+        assert complaints == []
+        assert [url for url in requests if not url.startswith("data:")] == [page.url]

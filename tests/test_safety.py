@@ -178,6 +178,7 @@ def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
         *(["plot", where, "--map", kind] for kind in ("solved", "regret")),
         ["compare", where, "one", "=two()"],
         ["export", where, str(tmp_path / "runs.csv")],
+        ["report", where],
     ):
         assert main(words) == 0, capsys.readouterr()
         assert "Error" not in capsys.readouterr().err
@@ -226,6 +227,7 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
             ["plot"],
             ["plot", "--y", "value"],
             ["plot", "--map", "regret"],
+            ["report"],
         ):
             assert main([words[0], out, *words[1:]]) in (0, 1), (table, column, words)
             printed = "".join(capsys.readouterr())

@@ -34,7 +34,7 @@ DESCRIPTION = """\
 Reinforcement learning where a few hidden states produce endless different observations.
 
 A study file lists problems, agents and seeds. `run` does its runs on all cores and
-stores them; `table`, `plot` and `export` show what was stored.
+stores them; `table`, `plot`, `report` and `export` show what was stored.
 """
 WORDS = """\
 names of agents:
@@ -257,6 +257,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     _results_options(export, default="all")
     export.add_argument("file", type=Path, metavar="FILE", help="a .csv or .parquet file")
+
+    report = command(
+        *("report", _report, "write one HTML file that shows a study"),
+        "Write one HTML file that opens without a network: learning curves with the values of "
+        "single seeds, the table, failed runs with their errors, versions, and the study file. "
+        "Nothing that the store names is imported or run.",
+    )
+    _results_options(report)
+    report.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="an .html file (default: DIR/STUDY-report.html, or DIR/studies-report.html if there "
+        "are several)",
+    )
 
     listed = command(
         *("list", _list, "list what a study file can name"),
@@ -612,6 +627,20 @@ def _export(args: argparse.Namespace) -> int:
     n = sum(len(results.rows) for results in studies)
     of = f" of {len(studies)} studies" if len(studies) > 1 else ""
     print(f"wrote {n} runs{of} to {args.file}")
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from blockmdp.experiments.reporting import plain_name
+    from blockmdp.experiments.results import report
+
+    if args.out is not None and args.out.suffix != ".html":
+        return _fail(f"--out {args.out}: must end in .html", 2)
+    studies = _studies(args)
+    name = plain_name(studies[0].study.name) if len(studies) == 1 else "studies"
+    path = args.out or args.directory / f"{name}-report.html"
+    report(studies, path)
+    print(path)
     return 0
 
 

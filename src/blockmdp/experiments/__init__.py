@@ -2,7 +2,7 @@
 
 Imports go one way: errors, statistics, progress, lock, toml < catalogue < parts, ranges <
 settings, document < labels, runs < changes, grid, pool < plan, cluster < store < tables <
-comparison < results < driver < study < search < tuning.
+comparison, reporting < results < driver < study < search < tuning.
 """
 
 from blockmdp.experiments.errors import StudyError

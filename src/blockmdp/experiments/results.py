@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from blockmdp.checks import warn as warn_user
-from blockmdp.experiments import statistics, tables
+from blockmdp.experiments import reporting, statistics, tables
 from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
 from blockmdp.experiments.errors import StoreError, printable, suggest
 from blockmdp.experiments.labels import panel_titles
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from blockmdp.plots.curves import Panel
 
-__all__ = ["Ended", "Results", "compare", "export"]
+__all__ = ["Ended", "Results", "compare", "export", "report"]
 
 POINTS = 200
 CURVES = ("average", "sliding", "regret")  # columns of `curves`
@@ -320,6 +320,24 @@ class Results:
         """
         export([self], path)
 
+    def report(self, path: str | Path) -> None:
+        """Write one HTML file that shows the study and opens without a network.
+
+        It has learning curves with the values of single seeds, the table, failed runs with their
+        errors, versions, and the study file. Nothing that the store names is imported or called.
+
+        Parameters
+        ----------
+        path : str or Path
+            An .html file.
+
+        Raises
+        ------
+        StoreError
+            If the file has another ending or cannot be written.
+        """
+        report([self], path)
+
     def status(self) -> str:
         """Return a text about how far the study is.
 
@@ -387,21 +405,22 @@ class Results:
         if y not in (*CURVES, "value"):
             raise ValueError(f"y must be one of {', '.join((*CURVES, 'value'))}, got {y!r}")
         stored: dict[str, Any] = self._values() if y == "value" else self._curves()
-        groups: dict[str, dict[str, list[tuple[Any, Matrix]]]] = {}
+        groups: dict[str, dict[str, dict[int, tuple[Any, Matrix]]]] = {}
         optima: dict[str, dict[int, float | None]] = {}
         for setting, row in self.done:
             if row.key in stored and not (y == "regret" and row.optimal is None):
                 run = stored[row.key]
                 line = run.value if y == "value" else _y(run, y, setting, row)
                 labels = groups.setdefault(setting.panel, {})
-                labels.setdefault(setting.label, []).append((run.trajectories, line))
+                labels.setdefault(setting.label, {})[row.seed] = run.trajectories, line
                 optima.setdefault(setting.panel, {})[row.seed] = row.optimal
         panels = []
         for panel in self.study.panels:
             lines = []
             for label, members in groups.get(panel, {}).items():
-                x, ys = _common(members, hold=y == "value")
-                lines.append(plots.Curve(label, x, ys.mean(axis=0), ys.std(axis=0)))
+                x, ys = _common(list(members.values()), hold=y == "value")
+                mean, std = ys.mean(axis=0), ys.std(axis=0)
+                lines.append(plots.Curve(label, x, mean, std, list(members), ys))
             if lines:
                 known = [best for best in optima[panel].values() if best is not None]
                 best = float(np.mean(known)) if known and y != "regret" else None
@@ -726,6 +745,40 @@ def export(studies: Sequence[Results], path: str | Path) -> None:
             ) from None
     else:
         raise StoreError(f"{path}: must end in .csv or .parquet")
+
+
+def report(studies: Sequence[Results], path: str | Path) -> None:
+    """Write an HTML file that shows several studies. See `Results.report`.
+
+    Parameters
+    ----------
+    studies : sequence of Results
+        Results of the studies.
+    path : str or Path
+        An .html file.
+    """
+    with Store(studies[0].directory, warn=studies[0]._warn) as store:
+        kept = len(store.names())
+    names = ", ".join(results.study.name for results in studies)
+    reporting.write_report(
+        reporting.Report(
+            f"Results of {names}",
+            "Made from stored runs by blockmdp, a toolkit for exploration in Block MDPs.",
+            reporting.about(len(studies), kept),
+            [part_of(results) for results in studies],
+        ),
+        path,
+    )
+
+
+def part_of(results: Results, **more: Any) -> reporting.Part:
+    """Return a study as a part of a report. more: its title, and titles of its panels."""
+    state = ""
+    if driver_of(results.directory) is not None:
+        state = "a process is writing to the store at the moment"
+    return reporting.Part(
+        results.study, results.rows, results.panels, results.summaries(), state, **more
+    )
 
 
 def _record(setting: Setting, row: Row) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import platform
+import re
 import time
 import traceback
 import zlib
@@ -352,8 +353,25 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "blockmdp": __version__,
+        **_commit(Path(__file__).parents[3]),
         **{name: version(name) for name in packages},
         "machine": platform.machine(),
         "host": platform.node(),
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
     }
+
+
+def _commit(checkout: Path) -> dict[str, str]:
+    """Return the commit of a checkout of blockmdp; nothing if it is installed."""
+    git = checkout / ".git"
+    try:
+        head = (git / "HEAD").read_text().strip().removeprefix("ref: ")
+        if (git / head).is_file():
+            head = (git / head).read_text().strip()
+        elif (git / "packed-refs").is_file():
+            packed = (git / "packed-refs").read_text()
+            found = re.search(rf"^(\w+) {re.escape(head)}$", packed, re.MULTILINE)
+            head = found[1] if found else head
+    except OSError:
+        return {}
+    return {"commit": head[:12]} if re.fullmatch("[0-9a-f]{40,64}", head) else {}

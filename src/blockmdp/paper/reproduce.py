@@ -5,6 +5,7 @@ paper's skyline, and longer horizons.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import platform
@@ -21,11 +22,18 @@ from blockmdp.envs import lock_bernoulli, lock_gaussian
 from blockmdp.experiments import Results, Study, StudyError
 from blockmdp.experiments.driver import cores, run_studies
 from blockmdp.experiments.progress import duration
+from blockmdp.experiments.reporting import Report, Section, html_table, write_report
+from blockmdp.experiments.results import part_of
 from blockmdp.experiments.runs import environment
 from blockmdp.experiments.settings import Setting
 from blockmdp.measures import confusion
 from blockmdp.paper.claims import as_text, claims_of, horizon_slopes
-from blockmdp.paper.report import DecoderView, Report, write_report
+from blockmdp.paper.report import (
+    DecoderView,
+    claims_section,
+    decoders_section,
+    growth_section,
+)
 from blockmdp.plots import curves as figures
 from blockmdp.url import URL
 
@@ -104,35 +112,40 @@ def reproduce(
     results = dict(zip(names, run_studies(studies, out, **options)))
     spent = time.monotonic() - start
     shown = {name: r for name, r in results.items() if name in FIGURES and r.done}
-    titles: dict[tuple[str, str], str] = {}
+    titles = {name: _titles(result) for name, result in shown.items()}
     for name, result in shown.items():
-        titles |= _titles(name, result)
         for y in ("average", "sliding"):
             stem = out / (name if y == "average" else f"{name}-sliding")
-            figures.save(_figure(name, result, titles, y), stem)
+            figures.save(_figure(result, titles[name], y), stem)
         (out / f"{name}.csv").write_text(result.table("csv") + "\n", encoding="utf-8")
     claims = claims_of(shown, *map(results.get, ("untuned", "defaults", "skyline")))
     growth = horizon_slopes(results["horizon"]) if "horizon" in results else []
     text = as_text(claims)
     (out / "claims.md").write_text(text + "\n", encoding="utf-8")
     facts = _facts(results, spent)
-    report = Report(
-        "Exploration with an unsupervised-learning oracle: Feng et al. 2020, reproduced",
-        "The experiments of Provably Efficient Exploration for Reinforcement Learning Using "
-        "Unsupervised Learning (Feng, Wang, Yin, Du, Yang, NeurIPS 2020), run from study files. "
-        "URL is reinforcement learning with an unsupervised-learning oracle; PCID (Du et al. 2019) "
-        "is the baseline; -lat learns on latent states and -obs on observations.",
-        facts,
-        claims,
-        AGENTS,
-        [(name, FIGURES[name], result) for name, result in shown.items()],
-        titles,
-        growth,
-        _decoders(),
-        [row for name, result in shown.items() for row in _settings(name, result)],
-        _commands(results),
+    write_report(
+        Report(
+            "Exploration with an unsupervised-learning oracle: Feng et al. 2020, reproduced",
+            "The experiments of Provably Efficient Exploration for Reinforcement Learning Using "
+            "Unsupervised Learning (Feng, Wang, Yin, Du, Yang, NeurIPS 2020), run from study "
+            "files. URL is reinforcement learning with an unsupervised-learning oracle; PCID (Du "
+            "et al. 2019) is the baseline; -lat learns on latent states and -obs on observations.",
+            facts,
+            [
+                part_of(result, title=FIGURES[name], titles=titles[name])
+                for name, result in shown.items()
+            ],
+            [claims_section(claims)] if claims else [],
+            [
+                *([growth_section(growth)] if growth else []),
+                decoders_section(_decoders()),
+                *([_settings(shown)] if shown else []),
+                Section("rerun", "Commands", f"<pre>{html.escape(_commands(results))}</pre>"),
+            ],
+            AGENTS,
+        ),
+        out / "report.html",
     )
-    write_report(report, out / "report.html")
     failed = sum(len(result.failed) for result in results.values())
     lines = [text, "", *(f"{name}: {words}" for name, words in facts)]
     lines += ["", f"report: {out / 'report.html'}"]
@@ -177,29 +190,36 @@ def _loop(setting: Setting) -> str:
     return f"URL, {'KMeans' if oracle['name'] == 'pca_kmeans' else 'GMM'}"
 
 
-def _figure(name: str, results: Results, titles: dict[tuple[str, str], str], y: Any) -> Any:
-    panels = [replace(p, title=titles.get((name, p.title), p.title)) for p in results.panels(y)]
+def _figure(results: Results, titles: dict[str, str], y: Any) -> Any:
+    panels = [replace(p, title=titles.get(p.title, p.title)) for p in results.panels(y)]
     words = "average reward" if y == "average" else "sliding mean reward"
     return figures.learning_curves(panels, columns=3, order=AGENTS, y_label=words)
 
 
-def _titles(name: str, results: Results) -> dict[tuple[str, str], str]:
+def _titles(results: Results) -> dict[str, str]:
     """Return panel titles with the oracle that URL uses there, as in the paper."""
     titles = {}
     for setting in results.study.settings:
         if setting.base_label == "URL":
             oracle = ORACLES.get((setting.agent.get("oracle") or {}).get("name", ""), "")
-            titles[name, setting.panel] = f"{setting.panel}, {oracle}".rstrip(", ")
+            titles[setting.panel] = f"{setting.panel}, {oracle}".rstrip(", ")
     return titles
 
 
-def _settings(name: str, results: Results) -> list[tuple[str, str, str, str]]:
+def _settings(figures: dict[str, Results]) -> Section:
+    """Return a table of the tuned hyperparameters."""
     rows = []
-    for setting in results.study.settings:
-        table = {k: v for k, v in setting.agent_table.items() if k != "name"}
-        words = ", ".join(f"{k} = {_format(v)}" for k, v in table.items()) or "defaults"
-        rows.append((name, setting.panel, setting.base_label, words))
-    return rows
+    for name, results in figures.items():
+        for setting in results.study.settings:
+            table = {k: v for k, v in setting.agent_table.items() if k != "name"}
+            words = ", ".join(f"{k} = {_format(v)}" for k, v in table.items()) or "defaults"
+            rows.append((name, setting.panel, setting.base_label, words))
+    body = (
+        "<p class='faint'>Best settings by reward per trajectory, chosen on separate seeds.</p>"
+        "<details><summary>All settings</summary>"
+        f"{html_table(('figure', 'panel', 'agent', 'settings'), rows)}</details>"
+    )
+    return Section("settings", "Hyperparameters", body)
 
 
 def _format(value: Any) -> str:

@@ -38,12 +38,18 @@ class Curve:
         Mean over runs.
     std : ndarray of shape (n,)
         Standard deviation over runs.
+    seeds : sequence of int, default=()
+        Seeds of the runs.
+    runs : ndarray of shape (len(seeds), n) or None, default=None
+        The quantity in each run. Figures do not show it.
     """
 
     label: str
     x: NDArray[np.float64]
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
+    seeds: Sequence[int] = ()
+    runs: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

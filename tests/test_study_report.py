@@ -86,7 +86,7 @@ def store(tmp_path_factory):
     """A study that was run, with a report."""
     out = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_executor", InProcess)
+        patch.setattr(driver, "make_executor", InProcess)
         Study(DOCUMENT, "locks").run(out, quiet=True)
     assert main(["report", str(out)]) == 0
     return out

@@ -269,8 +269,8 @@ def test_more_trials_later_are_the_same_as_all_at_once(executor, study, tmp_path
 
 def test_an_interrupted_search_goes_on_with_the_same_questions(study, tmp_path, monkeypatch):
     class Stopping(InProcess):
-        def map(self, runs):
-            for pair in super().map(runs):
+        def map(self, runs, meanwhile):
+            for pair in super().map(runs, meanwhile):
                 if len(self.runs) == 23:
                     raise KeyboardInterrupt
                 yield pair

@@ -125,7 +125,7 @@ def test_the_report_contains_the_results(store):
 
 def test_the_report_has_facts_the_table_and_the_study_file(store):
     text = (store / "locks-report.html").read_text()
-    for words in ("18 of 18 runs done", "2 problems, 3 agents, 3 seeds", "numpy", "not stored"):
+    for words in ("18 of 18 runs done", "2 problems, 3 agents, 3 seeds", "numpy", "commit"):
         assert words in text
     files = data_of(store / "locks-report.html")["files"]
     assert files["locks-table"]["text"] == Results(store).table("csv") + "\n"

@@ -109,6 +109,25 @@ def test_observations_in_a_table_may_get_other_numbers_but_the_same_actions():
     assert len(np.unique(one, axis=0)) > 1
 
 
+def test_levels_that_share_a_table_still_share_it_in_policies_and_checkpoints(tmp_path):
+    def agent():
+        return bm.Tabular(bm.OracleQ(), on="observation", by_level=False)
+
+    file = tmp_path / "fit.npz"
+    whole = agent().fit(LOCK, 300, record="few")
+    agent().fit(LOCK, 150, record="few", checkpoint=file)
+    more = agent().fit(LOCK, 300, record="few", checkpoint=file)
+    assert whole.returns_.tolist() == more.returns_.tolist()
+    for each in (whole, more):
+        assert len(each.snapshots_) > 10
+        assert {s.policy.pi.strides[0] for s in each.snapshots_} == {0}
+        assert each.values(samples=50).tolist() == whole.values(samples=50).tolist()
+    pi = np.ascontiguousarray(whole.policy_.pi)
+    x = LOCK.emission.sample(2, np.arange(3), rng.children(np.uint64(1), 0, 3))
+    dense = bm.Policy(pi, whole.policy_.decoder, whole.policy_.observation_shape)
+    assert whole.act(x, 2).tolist() == dense.act(x, 2).tolist()
+
+
 def test_pieces_and_files_of_an_interrupted_fit_do_not_change_the_result(tmp_path, monkeypatch):
     """With a checkpoint after each piece, and an end in the middle of the loop."""
     monkeypatch.setattr(continuing, "EVERY", -1.0)

@@ -93,7 +93,10 @@ class _Writer:
         if isinstance(value, dict):
             return {"dict": [[self.node(k), self.node(v)] for k, v in value.items()]}
         if isinstance(value, np.ndarray):
-            return {"array": self._array(value), "writeable": value.flags.writeable}
+            shared = value.ndim > 1 and value.strides[0] == 0 and len(value) > 1
+            name = self._array(value[:1] if shared else value)
+            return {"array": name, "rows": len(value) if shared else 0,
+                    "writeable": value.flags.writeable}  # fmt: skip
         if not _is_own(type(value)):
             return {"skops": self._array(saving.to_skops(value))}
         return {"object": name, "values": {k: self.node(v) for k, v in vars(value).items()}}
@@ -141,6 +144,8 @@ class _Reader:
         if "array" in node:
             value = self._arrays[node["array"]]
             value.setflags(write=node["writeable"])
+            if node["rows"]:
+                value = np.broadcast_to(value, (node["rows"], *value.shape[1:]))
         elif "dict" in node:
             value = self._made[number] = {}
             value.update((self._value(k), self._value(v)) for k, v in node["dict"])

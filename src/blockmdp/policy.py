@@ -18,7 +18,7 @@ from blockmdp import saving
 from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import Decoder
 
-__all__ = ["Policy", "load", "with_labels"]
+__all__ = ["Policy", "load", "own_table", "with_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,8 @@ class Policy:
 
     @cached_property
     def _greedy(self) -> NDArray[np.int64]:
-        return np.asarray(self.pi.argmax(axis=2), np.int64)
+        best = np.asarray(_rows(self.pi).argmax(axis=2), np.int64)
+        return np.broadcast_to(best, self.pi.shape[:2])
 
     def _level(self, level: int, last: int) -> int:
         level = check_integer("level", level)
@@ -181,6 +182,32 @@ def load(path: str | Path, trusted: Sequence[str] = ()) -> Policy:
     <Policy: horizon 3, 3 labels, 4 actions>
     """
     return Policy(*saving.read_policy(Path(path), trusted))
+
+
+def own_table(pi: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a copy of a table, in which levels that share their entries still do.
+
+    Parameters
+    ----------
+    pi : ndarray of shape (H, n_labels, A)
+        Table.
+
+    Returns
+    -------
+    ndarray of shape (H, n_labels, A)
+        The copy.
+    """
+    return np.broadcast_to(_rows(pi).copy(), pi.shape) if _shares(pi) else pi.copy()
+
+
+def _shares(pi: NDArray[np.float64]) -> bool:
+    """Whether all levels of a table share their entries."""
+    return pi.strides[0] == 0 and len(pi) > 1
+
+
+def _rows(pi: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the levels of a table that differ."""
+    return pi[:1] if _shares(pi) else pi
 
 
 def with_labels(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:

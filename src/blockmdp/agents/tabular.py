@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from blockmdp.agents.base import Agent, check_learner, check_shared
 from blockmdp.decoders import Decoder, TableDecoder
 from blockmdp.learners import Learner, OracleQ
-from blockmdp.policy import Policy
+from blockmdp.policy import Policy, own_table
 from blockmdp.simulators import LearnerRun, Simulator
 from blockmdp.trajectories import by_level
 
@@ -104,7 +104,7 @@ class Tabular(Agent):
 
     def _end(self, simulator: Simulator, state: _State) -> None:
         run, decoder = state.run, state.decoder
-        pi = run.learner.policy(run.tables).copy()
+        pi = own_table(run.learner.policy(run.tables))
         shape = () if decoder is None else simulator.observation_shape
         frozen = decoder.frozen() if isinstance(decoder, TableDecoder) else decoder
         self.policy_ = Policy(pi, frozen, shape)

@@ -19,7 +19,7 @@ from blockmdp.decoders import Decoder, TableDecoder, decode_mixture
 from blockmdp.history import MANY, Snapshot, next_checkpoint
 from blockmdp.learners.base import Learner
 from blockmdp.mdp import BlockMDP
-from blockmdp.policy import Policy
+from blockmdp.policy import Policy, own_table
 from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = [
@@ -259,7 +259,7 @@ class Simulator(ABC):
             Maps observations to the labels that the learner sees; None if it sees latent states.
         """
         assert self.snapshots is not None
-        pi = run.learner.policy(run.tables).copy()
+        pi = own_table(run.learner.policy(run.tables))
         shape = () if decoder is None else self.observation_shape
         if isinstance(decoder, TableDecoder):
             decoder = decoder.frozen()

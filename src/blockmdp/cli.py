@@ -313,7 +313,9 @@ def _parser() -> argparse.ArgumentParser:
         "--seeds", type=_positive, metavar="N", help="runs of each setting (default: 50)"
     )
     seeds.add_argument(
-        "--quick", dest="seeds", action="store_const", const=5, help="the same as --seeds 5"
+        "--quick",
+        action="store_true",
+        help="a first look: --seeds 2, and --only fig1 unless you name other parts",
     )
     _run_options(reproduce)
     return parser
@@ -659,7 +661,8 @@ def _completion(args: argparse.Namespace) -> int:
 def _reproduce(args: argparse.Namespace) -> int:
     from blockmdp.paper.reproduce import reproduce
 
-    text, complete = reproduce(args.out, seeds=args.seeds, only=args.only, **_options(args))
+    seeds, only = (2, args.only or ["fig1"]) if args.quick else (args.seeds, args.only)
+    text, complete = reproduce(args.out, seeds=seeds, only=only, **_options(args))
     if not args.quiet:
         print(text)
     if complete:

@@ -275,7 +275,7 @@ def _decoders() -> list[DecoderView]:
 
 
 def _commands(results: dict[str, Results]) -> str:
-    lines = ["blockmdp reproduce    # everything; with --quick: 5 seeds; with --only fig1: a part"]
+    lines = ["blockmdp reproduce    # everything; --quick: a first look; --only fig1: a part"]
     for name in results:
         lines.append(f"blockmdp run studies/{name}.toml")
     lines += [

@@ -1,6 +1,8 @@
 """Fits that go on give the same bits as one longer fit, also from a file."""
 
+import copy
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -153,6 +155,14 @@ def test_pieces_and_files_of_an_interrupted_fit_do_not_change_the_result(tmp_pat
             assert read_checkpoint(file)[0]["episodes"] < 150
     assert len(written) > 20
     assert_same(bm.URL().fit(LOCK, 150, seed=1), agent)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda agent: pickle.loads(pickle.dumps(agent))])
+def test_a_copy_of_an_agent_goes_on_by_itself(copied):
+    agent = bm.OnlineURL().fit(LOCK, 40)
+    other = copied(agent).fit_more(30)
+    assert len(agent.returns_) == 40
+    assert_same(agent.fit_more(30), other)
 
 
 def test_a_checkpoint_of_a_longer_fit_is_left_alone(tmp_path):

@@ -158,8 +158,10 @@ def test_pieces_and_files_of_an_interrupted_fit_do_not_change_the_result(tmp_pat
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda agent: pickle.loads(pickle.dumps(agent))])
-def test_a_copy_of_an_agent_goes_on_by_itself(copied):
-    agent = bm.OnlineURL().fit(LOCK, 40)
+@pytest.mark.parametrize("name", ["online", "online, bits", "url", "pcid"])
+def test_a_copy_of_an_agent_goes_on_by_itself(copied, name):
+    make, problem = AGENTS[name]
+    agent = make().fit(problem, 40)
     other = copied(agent).fit_more(30)
     assert len(agent.returns_) == 40
     assert_same(agent.fit_more(30), other)

@@ -844,7 +844,14 @@ class MixtureBank:
         self.mixtures = mixtures
         self.has_begun = [False] * len(mixtures)
         self._changed: list[DirichletMixture] = []  # in the last call of `finish`
-        for g, mixture in enumerate(mixtures):
+        self._own()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._own()  # a copy of a mixture has a bank of its own
+
+    def _own(self) -> None:
+        for g, mixture in enumerate(self.mixtures):
             mixture._bank, mixture._g = self, g
 
     def begin(self, g: int, d: int) -> None:

@@ -434,7 +434,8 @@ class _Report:
             best = [s.best for s in self._searches[:MAX_SHOWN] if s.best]
             found = ", ".join(f"{s.panel} | {s.label}: {x:.4f}" for x, s in best)
             so_far = f"; best so far: {found}" if found else ""
-            self.warn(f"{ended}/{total} trials, {self._runs} runs{so_far}")
+            runs = f"{self._runs} run{'s' * (self._runs != 1)}"
+            self.warn(f"{ended}/{total} trials, {runs}{so_far}")
 
     def conclude(self) -> None:
         """Say what each search has found."""

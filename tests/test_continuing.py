@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_pieces_and_files_of_an_interrupted_fit_do_not_change_the_result(tmp_pat
     monkeypatch.setattr(continuing, "SHARE", float("inf"))
     write, written = continuing.write_checkpoint, []
 
-    class Killed(Exception):
+    class Killed(BaseException):
         pass
 
     def write_some(*arguments):
@@ -194,7 +195,7 @@ def test_an_agent_that_ends_with_trajectories_of_its_own_cannot_go_on(options, w
     agent = bm.URL(KMeans(3), **options).fit(LOCK, 3)
     with pytest.raises(ValueError, match=f"this fit cannot be continued: {what} draws"):
         agent.fit_more(3)
-    with pytest.raises(ValueError, match=f"of no use, because {what} draws"):
+    with pytest.raises(ValueError, match=f"cannot be used: {what} draws"):
         agent.fit(LOCK, 3, checkpoint=tmp_path / "fit.npz")
 
 
@@ -205,8 +206,87 @@ def test_an_agent_with_a_fit_of_its_own_cannot_go_on():
             self.returns_, self.history_ = np.zeros(episodes), []
             self.trajectories_ = np.arange(episodes)
 
-    with pytest.raises(ValueError, match="cannot be continued: Own does not define _begin"):
+    with pytest.raises(ValueError, match="cannot be continued: Own defines _fit, but not"):
         Own().fit(LOCK, 3).fit_more(3)
+
+
+class Doubled(bm.Tabular):
+    """Changes what it has learnt, in a fit of its own."""
+
+    def _fit(self, simulator, episodes, record):
+        super()._fit(simulator, episodes, record)
+        self.returns_ = 2 * self.returns_
+
+
+def test_a_subclass_with_a_fit_of_its_own_cannot_go_on_either(tmp_path):
+    agent = Doubled(bm.UCBVI()).fit(LOCK, 3)
+    for go_on in (
+        lambda: agent.fit_more(3),
+        lambda: agent.fit(LOCK, 3, checkpoint=tmp_path / "fit.npz"),
+    ):
+        with pytest.raises(ValueError, match="Doubled defines _fit, but not _begin"):
+            go_on()
+
+
+def test_an_interrupted_fit_cannot_go_on(monkeypatch):
+    agent = bm.Tabular(Curious()).fit(LOCK, 10)
+    act, count = Curious.act, [0]
+
+    def stop(self, *arguments):
+        count[0] += 1
+        if count[0] == 7:
+            raise KeyboardInterrupt
+        return act(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Curious, "act", stop)
+        with pytest.raises(KeyboardInterrupt):
+            agent.fit_more(10)
+    with pytest.raises(ValueError, match="cannot be continued: it was interrupted"):
+        agent.fit_more(10)
+    assert len(agent.fit(LOCK, 10).fit_more(10).returns_) == 20
+
+
+def test_a_fit_survives_a_checkpoint_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(continuing, "write_checkpoint", full)
+    with pytest.warns(UserWarning, match="goes on without a checkpoint: .*No space left"):
+        agent = bm.URL().fit(LOCK, 30, checkpoint=tmp_path / "fit.npz")
+    assert_same(bm.URL().fit(LOCK, 30), agent)
+
+
+def test_an_environment_that_others_used_in_between_is_brought_back():
+    env = gym.make("FrozenLake-v1")
+    whole = bm.Tabular(bm.UCBVI(), on="observation").fit(env, 60, seed=1)
+    agent = bm.Tabular(bm.UCBVI(), on="observation").fit(env, 25, seed=1)
+    env.reset(seed=99)
+    assert_same(whole, agent.fit_more(35))
+
+
+def test_an_agent_of_an_environment_can_be_pickled_but_not_continued():
+    env = gym.make("FrozenLake-v1")
+    env.lock = threading.Lock()  # cannot be pickled
+    agent = bm.Tabular(bm.UCBVI(), on="observation").fit(env, 10)
+    other = pickle.loads(pickle.dumps(agent))
+    assert other.returns_.tolist() == agent.returns_.tolist()
+    with pytest.raises(ValueError, match="or the agent is a copy"):
+        other.fit_more(5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (bm.Linear(bm.OneHotGaussian(2, 0, 0.1), np.eye(2)),
+         bm.Linear(bm.OneHotGaussian(2, 0, 0.1), 2 * np.eye(2))),
+        (KMeans(2, init=np.zeros((2, 3))), KMeans(2, init=np.ones((2, 3)))),
+        ({"a": [1, 2.0, None]}, {"a": [1, 2.0, 0]}),
+    ],
+)  # fmt: skip
+def test_a_digest_depends_on_the_content(one, other):
+    assert continuing._digest(one) != continuing._digest(other)
+    assert continuing._digest(one) == continuing._digest(copy.deepcopy(one))
 
 
 def test_an_agent_that_is_not_fitted_cannot_go_on():
@@ -219,7 +299,8 @@ def test_an_agent_that_is_not_fitted_cannot_go_on():
     [
         ({"seed": 1}, "seed is 0, not 1"),
         ({"record": True}, "record is False, not True"),
-        ({"problem": bm.lock_bernoulli(horizon=4, seed=1)}, "problem is"),
+        ({"problem": bm.lock_bernoulli(horizon=4, seed=1)}, "the details of the problem are not"),
+        ({"problem": bm.lock_bernoulli(horizon=3)}, "problem is"),
         ({"agent": bm.OnlineURL(memory=7)}, "agent is OnlineURL"),
     ],
 )
@@ -233,7 +314,7 @@ def test_the_checkpoint_of_another_fit_is_refused(change, what, tmp_path):
 
 
 def test_a_folder_that_does_not_exist_is_noticed_before_the_fit(tmp_path):
-    with pytest.raises(ValueError, match="is in a folder that does not exist"):
+    with pytest.raises(ValueError, match="cannot be used: there is no folder"):
         bm.URL().fit(LOCK, 10**9, checkpoint=tmp_path / "no" / "fit.npz")
 
 
@@ -297,9 +378,11 @@ def test_a_checkpoint_makes_no_objects_of_other_classes(name, tmp_path):
     write_checkpoint(file, {}, bm.PSRL(), {})
     with np.load(file) as archive:
         arrays = dict(archive)
-    content = json.loads(arrays.pop("about").tobytes())
+    del arrays["about"]
+    content = json.loads(arrays["tree"].tobytes())
     content["state"]["object"] = name
-    saving.write_archive(file, content, arrays, "blockmdp checkpoint", 1)
+    arrays["tree"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    saving.write_archive(file, {}, arrays, "blockmdp checkpoint", 1)
     with pytest.raises(ValueError, match="does not hold a valid checkpoint"):
         read_checkpoint(file)[1].state({})
 
@@ -353,7 +436,7 @@ def config(episodes, **solved):
 
 
 def test_runs_with_more_episodes_go_on_from_their_checkpoint(tmp_path, monkeypatch):
-    folder = str(tmp_path / "checkpoints")
+    folder = str(tmp_path)
     first = execute(config(40), 1, folder)
     assert first.error is None
     fresh = execute(config(100), 1)
@@ -368,9 +451,22 @@ def test_runs_with_more_episodes_go_on_from_their_checkpoint(tmp_path, monkeypat
 def test_agents_that_cannot_go_on_do_their_runs_without_checkpoints(tmp_path):
     plain = config(30)
     plain["agent"] = {"name": "URL", "evaluation": 5}
-    outcome = execute(plain, 0, str(tmp_path / "checkpoints"))
+    outcome = execute(plain, 0, str(tmp_path))
     assert outcome.error is None
-    assert not (tmp_path / "checkpoints").exists()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("oracle", [{"name": "sklearn.cluster:Birch", "n_clusters": 3}, None])
+def test_a_checkpoint_that_is_of_no_use_harms_no_run(oracle, tmp_path):
+    """Birch cannot be written, and the file of the other is damaged."""
+    plain = config(30)
+    plain["agent"] = {"name": "URL", "oracle": oracle}
+    fresh = execute(plain, 0)
+    for _ in range(2):
+        outcome = execute(plain, 0, str(tmp_path))
+        assert (outcome.error, outcome.curve) == (None, fresh.curve)
+        for file in tmp_path.iterdir():
+            file.write_bytes(b"junk")
 
 
 @pytest.mark.integration

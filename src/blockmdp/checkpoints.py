@@ -6,6 +6,7 @@ shared afterwards. Estimators of others are written by skops, which runs no code
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +17,14 @@ from numpy.typing import NDArray
 
 from blockmdp import saving
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+__all__ = ["CheckpointError", "read_checkpoint", "write_checkpoint"]
 
 _FORMAT, _VERSION = "blockmdp checkpoint", 1
 _PLAIN = (bool, int, float, str, type(None))
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used."""
 
 
 def write_checkpoint(path: Path, about: dict[str, Any], state: Any, known: dict[str, Any]) -> None:
@@ -38,12 +43,13 @@ def write_checkpoint(path: Path, about: dict[str, Any], state: Any, known: dict[
     """
     writer = _Writer(known)
     tree = writer.node(state)
-    content = {"about": about, "state": tree}
-    saving.write_archive(path, content, writer.arrays, _FORMAT, _VERSION, compress=False)
+    text = json.dumps({"about": about, "state": tree})
+    arrays = writer.arrays | {"tree": np.frombuffer(text.encode(), np.uint8)}  # has a checksum
+    saving.write_archive(path, {}, arrays, _FORMAT, _VERSION, compress=False)
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], _Reader]:
-    """Read what `write_checkpoint` wrote; raise ValueError with the reason for any other file.
+    """Read what `write_checkpoint` wrote; raise CheckpointError for any other file.
 
     Parameters
     ----------
@@ -57,8 +63,15 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], _Reader]:
     reader : object
         `reader.state(known, types)` makes the state.
     """
-    content, arrays = saving.read_archive(path, _FORMAT, _VERSION)
-    return content["about"], _Reader(path, content["state"], arrays)
+    try:
+        _, arrays = saving.read_archive(path, _FORMAT, _VERSION)
+    except ValueError as error:
+        raise CheckpointError(f"{error}. Delete it to begin again") from None
+    try:
+        content = json.loads(arrays.pop("tree").tobytes())
+        return dict(content["about"]), _Reader(path, content["state"], arrays)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} does not hold a valid checkpoint: {error!r}") from None
 
 
 class _Writer:
@@ -121,8 +134,10 @@ class _Reader:
         self._known, self._types = known, {_name(cls): cls for cls in types}
         try:
             return self._value(self._tree)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ValueError(f"{self._path} does not hold a valid checkpoint: {error!r}") from None
+        except Exception as error:  # skops has its own
+            raise CheckpointError(
+                f"{self._path} does not hold a valid checkpoint: {error!r}"
+            ) from None
 
     def _value(self, node: Any) -> Any:
         if not isinstance(node, dict):

@@ -217,7 +217,9 @@ def _read_fitted(
             all(type(name) is int for name in names) and len({*names}) == len(names) <= n_labels,
             "names must be different integers, one for each label",
         )
-        return FittedOracle(from_skops(arrays[prefix + "bytes"], trusted), n_labels, notes, names)
+        estimator = from_skops(arrays[prefix + "bytes"], trusted)
+        _require(hasattr(estimator, "predict"), "its decoder has no predict")
+        return FittedOracle(estimator, n_labels, notes, names)
     _require(kind in _SCORES, f"unknown kind of oracle {kind!r}")
     cls, dims = _SCORES[kind]
     lengths: dict[str, int] = {} if dim is None else {"d": dim}
@@ -267,9 +269,7 @@ def from_skops(array: NDArray[Any], trusted: Sequence[str]) -> Any:
             f"its decoder contains types that are not known to be safe: {unknown}; if you trust "
             "them, name them in load(path, trusted=[...])"
         )
-    estimator = skops_io.loads(data, trusted=known)
-    _require(hasattr(estimator, "predict"), "its decoder has no predict")
-    return estimator
+    return skops_io.loads(data, trusted=known)
 
 
 def _skops() -> Any:

@@ -128,8 +128,9 @@ class Agent(ABC):
             keeps nothing in `history_`, and has checkpoints after 1, 2, 3, 4, 6, 8, 12, 16, ...
             episodes. A vector of environments has none.
         checkpoint : str, Path or None, default=None
-            File in which to keep the state of the fit, once a minute and at the end. If it exists,
-            the fit goes on from there, and gives the same result as one that was never interrupted.
+            File in which to keep the state of the fit, every ten seconds and at the end. If it
+            exists, the fit goes on from there, and gives the same result as one that was never
+            interrupted.
 
         Returns
         -------
@@ -142,7 +143,7 @@ class Agent(ABC):
             raise ValueError(f"record must be True, False or 'few', got {record!r}")
         simulator.snapshots = [] if record else None
         simulator.digits = FEW if record == "few" else MANY
-        self._so_far: tuple[Simulator, Any] | None = None
+        self._so_far: tuple[Simulator, Any, Any] | None = None
         with one_thread(), FitProgress(simulator, type(self).__name__):
             if checkpoint is None:
                 self._fit(simulator, episodes, record is True)
@@ -171,9 +172,11 @@ class Agent(ABC):
             with `evaluation`, `restarts` or `resample`. A vector of environments goes on with fresh
             episodes, so the result is another one.
         """
-        simulator, state = self._state("fit_more")
+        simulator, state, world = self._state("fit_more")
         total = state.run.k + check_integer("episodes", episodes)
         lengthen(state.run, simulator, total)
+        self._so_far = None  # if it is interrupted, nobody knows what was learnt
+        simulator.set_world(world)
         with one_thread(), FitProgress(simulator, type(self).__name__):
             self._go_on(simulator, state, total)
         return self._fitted_by(simulator)
@@ -183,20 +186,15 @@ class Agent(ABC):
         state = self._begin(simulator, episodes, record)
         self._go_on(simulator, state, episodes)
 
-    def can_go_on(self) -> bool:
-        """Whether `fit_more` and checkpoints make sense for this agent.
-
-        Returns
-        -------
-        bool
-            False if a longer fit would have begun differently; see `fit_more`.
-        """
-        return not self._why_not_more()
-
     def _why_not_more(self) -> str:
         """Say why a fit cannot be continued; nothing if it can."""
-        is_defined = type(self)._begin is not Agent._begin
-        return "" if is_defined else f"{type(self).__name__} does not define _begin"
+        fit, begin = (
+            next(cls for cls in type(self).__mro__ if name in vars(cls))
+            for name in ("_fit", "_begin")
+        )
+        if begin is Agent or (fit is not begin and issubclass(fit, begin)):
+            return f"{fit.__name__} defines _fit, but not _begin, _learn and _end"
+        return ""
 
     def _begin(self, simulator: Simulator, episodes: int, record: bool) -> Any:
         """Return the state of a fit before its first episode: an object with a `run` and a
@@ -217,7 +215,7 @@ class Agent(ABC):
         keep_last(simulator, state)
         self._learn(simulator, state, stop)
         self._end(simulator, state)
-        self._so_far = (simulator, state)
+        self._so_far = (simulator, state, simulator.world())
 
     def _fitted_by(self, simulator: Simulator) -> Self:
         """Set what all agents have in common after a fit."""
@@ -228,12 +226,20 @@ class Agent(ABC):
         self.ledger_ = dict(simulator.ledger)
         return self
 
-    def _state(self, what: str) -> tuple[Simulator, Any]:
-        """Return the simulator and the state of the fit so far."""
-        so_far = self._fitted(what)._so_far
-        if so_far is None:
-            raise ValueError(f"this fit cannot be continued: {self._why_not_more()}")
+    def _state(self, what: str) -> tuple[Simulator, Any, Any]:
+        """Return the simulator, the state of the fit so far, and that of the world."""
+        so_far, why = self._fitted(what)._so_far, self._why_not_more()
+        if so_far is None or why:
+            why = why or "it was interrupted, or the agent is a copy"
+            raise ValueError(f"this fit cannot be continued: {why}")
         return so_far
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle of the agent has: not the environment it learnt from."""
+        state = dict(vars(self))
+        if state.get("_so_far") and hasattr(state["_so_far"][0], "env"):
+            state["_so_far"] = None
+        return state
 
     def act(self, x: Any, level: int) -> Any:
         """Choose an action by the learnt policy; see `Policy.act`.

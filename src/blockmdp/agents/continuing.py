@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import itertools
+import os
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import __version__
-from blockmdp.checkpoints import read_checkpoint, write_checkpoint
+from blockmdp.checkpoints import CheckpointError, read_checkpoint, write_checkpoint
+from blockmdp.checks import warn
 from blockmdp.simulators import LearnerRun, Simulator
 
 __all__ = ["fit_from", "keep_last", "lengthen", "resized"]
 
-EVERY = 60.0  # seconds between two checkpoints
+EVERY = 10.0  # seconds between two checkpoints
 SHARE = 0.05  # of the time, at most, goes into writing them
 
 
@@ -60,7 +65,8 @@ def depends_on_length(run: LearnerRun, simulator: Simulator, episodes: int) -> b
 def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(_are_equal, one, other))
-    return np.array_equal(one, other)
+    one, other = np.asarray(one), np.asarray(other)
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
 
 
 def keep_last(simulator: Simulator, state: Any) -> None:
@@ -94,14 +100,8 @@ def fit_from(
     record : bool or "few"
         What the fit records.
     """
-    why = agent._why_not_more()
-    if why:
-        raise ValueError(f"checkpoint={str(path)!r} is of no use, because {why}")
-    if not path.parent.is_dir():
-        raise ValueError(f"checkpoint={str(path)!r} is in a folder that does not exist")
-    simulator.state()  # raises ValueError if it cannot be restored
-    described = re.sub(r" at 0x[0-9a-f]+", "", repr(agent))
-    about = {"agent": described, "record": record, **_identity(simulator)}
+    _check_usable(path, agent, simulator)
+    about = {"record": record, **_identity(agent, simulator)}
     names = {name: getattr(agent, name, None) for name in ("oracle", "learner")}
     known = {"simulator": simulator} | {name: v for name, v in names.items() if v is not None}
     state = _read(path, agent, simulator, episodes, about, known) if path.exists() else None
@@ -117,11 +117,41 @@ def fit_from(
         now = time.perf_counter()
         piece *= 2 if now - begun < 1 else 1
         if keeps_file and (run.k == episodes or now - written > max(EVERY, cost / SHARE)):
-            write_checkpoint(path, about | {"episodes": run.k}, (simulator.state(), state), known)
+            keeps_file = _write(path, about | {"episodes": run.k}, simulator, state, known)
             written = time.perf_counter()
             cost = written - now
     agent._end(simulator, state)
-    agent._so_far = (simulator, state)
+    agent._so_far = (simulator, state, simulator.world())
+
+
+def _check_usable(path: Path, agent: Any, simulator: Simulator) -> None:
+    """Raise CheckpointError, before the fit, if there can be no checkpoint."""
+    why = agent._why_not_more()
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK):
+        why = f"{path.parent} cannot be written to"
+    try:
+        simulator.state()
+    except ValueError as error:
+        why = str(error)
+    if why:
+        raise CheckpointError(f"checkpoint={str(path)!r} cannot be used: {why}")
+
+
+def _write(
+    path: Path, about: dict[str, Any], simulator: Simulator, state: Any, known: dict[str, Any]
+) -> bool:
+    """Write a checkpoint. Warn and return False if that is impossible: the fit must not be lost."""
+    try:
+        write_checkpoint(path, about, (simulator.state(), state), known)
+    except Exception as error:  # a full disk, or an oracle that skops cannot write
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        warn(f"the fit goes on without a checkpoint: {path} cannot be written: {reason}")
+        return False
+    return True
 
 
 def _read(
@@ -136,9 +166,12 @@ def _read(
     was, reader = read_checkpoint(path)
     for name, value in about.items():
         if was.get(name) != value:
-            raise ValueError(
-                f"{path} is the checkpoint of another fit: {name} is {was.get(name)}, not {value}. "
-                "Delete it, or choose another file"
+            differs = f"{name} is {was.get(name)}, not {value}"
+            if " of the " in name:  # a digest
+                differs = f"the {name} are not the same"
+            raise CheckpointError(
+                f"{path} is the checkpoint of another fit: {differs}. Delete it, or choose another "
+                "file"
             )
     if was["episodes"] > episodes:
         return None
@@ -154,13 +187,58 @@ def _read(
     return state
 
 
-def _identity(simulator: Simulator) -> dict[str, Any]:
+def _identity(agent: Any, simulator: Simulator) -> dict[str, Any]:
     """Return what must be the same for a fit to go on."""
     mdp = simulator.mdp
     if mdp is None:
         env = simulator.env  # type: ignore[attr-defined]
-        problem = str(env)
+        spec = getattr(env, "spec", None)
+        problem, content = str(env), [getattr(spec, "kwargs", None), str(env.observation_space)]
     else:
-        digest = hashlib.sha256(mdp.initial.tobytes() + mdp.dynamics.model.tobytes())
-        problem = f"{mdp.name} {mdp.emission!r} {digest.hexdigest()[:16]}"
-    return {"problem": problem, "seed": simulator.seed, "version": __version__}
+        problem, content = f"{mdp.name} {mdp!r}", [mdp.initial, mdp.dynamics.model, mdp.emission]
+    parameters = {name: getattr(agent, name) for name in inspect.signature(type(agent)).parameters}
+    return {
+        "agent": _without_addresses(repr(agent)),
+        "parameters of the agent": _digest(parameters),
+        "problem": _without_addresses(problem),
+        "details of the problem": _digest([content, simulator.horizon]),
+        "seed": simulator.seed,
+        "version": __version__,
+    }
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _digest(value: Any) -> str:
+    """Return a digest of a value, and of all that it consists of."""
+    digest, seen = hashlib.sha256(), set[int]()
+
+    def add(value: Any) -> None:
+        digest.update(f"{type(value).__module__}.{type(value).__qualname__}(".encode())
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            digest.update(f"{value.dtype.str}{value.shape}".encode() + value.tobytes())
+        elif id(value) in seen or isinstance(value, str | bytes | int | float | type | None):
+            digest.update(_without_addresses(repr(value)).encode())
+        else:
+            seen.add(id(value))
+            for part in _contents(value):
+                add(part)
+        digest.update(b")")
+
+    add(value)
+    return digest.hexdigest()[:16]
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    """Return what a value consists of."""
+    if isinstance(value, dict):
+        return itertools.chain.from_iterable(value.items())
+    if isinstance(value, list | tuple):
+        return value
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return [value.get_params(deep=False)]
+    if hasattr(value, "__dict__") and not callable(value):
+        return [{name: each for name, each in vars(value).items() if name != "__dict__"}]
+    return [_without_addresses(repr(value))]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from blockmdp.experiments.cluster import Cluster
-from blockmdp.experiments.errors import Interrupted
+from blockmdp.experiments.errors import Interrupted, StoreError
 from blockmdp.experiments.parts import takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor, Pool
@@ -106,7 +106,7 @@ def run_studies(
             if missing:
                 options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
                 if checkpoint:
-                    options["checkpoints"] = str(out.resolve() / "checkpoints")
+                    options["checkpoints"] = _folder(out / "checkpoints")
                 with make_executor(jobs, cluster, options) as executor:
                     for run, outcome in executor.map(missing, store.settle):
                         store.add(run, outcome)
@@ -132,6 +132,14 @@ def _add_optima(store: Store, studies: Sequence[Plan]) -> None:
                 if place not in known:
                     known[place] = optimum(problem, run.seed)
                 store.add_optimum(run, known[place])
+
+
+def _folder(path: Path) -> str:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the folder {path}: {error.strerror}") from None
+    return str(path.resolve())
 
 
 def make_executor(

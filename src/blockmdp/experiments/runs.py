@@ -257,7 +257,9 @@ def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -
 
 
 def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
-    from blockmdp.agents import Agent  # here, because who looks at results need not wait for it
+    # here, because who looks at results need not wait for them
+    from blockmdp.agents import Agent
+    from blockmdp.checkpoints import CheckpointError
 
     problem = _problem(config["problem"], seed)
     agent = build("agent", config["agent"])
@@ -267,9 +269,13 @@ def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str
     takes = inspect.signature(agent.fit).parameters
     recorded = optimal is not None and isinstance(agent, Agent) and "record" in takes
     options: dict[str, Any] = {"record": record} if recorded else {}
-    if checkpoints and isinstance(agent, Agent) and "checkpoint" in takes and agent.can_go_on():
-        options["checkpoint"] = _checkpoint(checkpoints, config, seed, options)
-    agent.fit(problem, config["episodes"], seed=seed, **options)
+    file: dict[str, Any] = {}
+    if checkpoints and isinstance(agent, Agent) and "checkpoint" in takes:
+        file = {"checkpoint": _checkpoint(checkpoints, config, seed, options)}
+    try:
+        agent.fit(problem, config["episodes"], seed=seed, **options, **file)
+    except CheckpointError:  # raised before the first episode
+        agent.fit(problem, config["episodes"], seed=seed, **options)
     returns = np.asarray(agent.returns_, np.float64)
     learnt = getattr(agent, "ledger_", {}).get("learn", config["episodes"])
     if not (returns.shape == (learnt,) and learnt and np.isfinite(returns).all()):
@@ -303,7 +309,6 @@ def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str
 def _checkpoint(folder: str, config: dict[str, Any], seed: int, options: dict[str, Any]) -> Path:
     """Return the file for the state of a run: the same for any number of episodes."""
     facts = json.dumps([config["problem"], config["agent"], seed, options], sort_keys=True)
-    Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder) / f"{hashlib.sha256(facts.encode()).hexdigest()[:32]}.npz"
 
 

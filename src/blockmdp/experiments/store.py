@@ -316,10 +316,12 @@ class Store:
             try:
                 yield connection
             except BaseException:  # also an interrupt
-                connection.execute("ROLLBACK TO run")
+                if connection.in_transaction:  # on a full disk, SQLite has rolled back all of it
+                    connection.execute("ROLLBACK TO run")
                 raise
             finally:
-                connection.execute("RELEASE run")
+                if connection.in_transaction:
+                    connection.execute("RELEASE run")
         except sqlite3.Error as error:
             raise StoreError(f"cannot write to {self.path}: {error}") from None
 

@@ -224,6 +224,26 @@ class Simulator(ABC):
         for name, value in state.items():
             setattr(self, name, Counter(value) if name == "ledger" else value)
 
+    def world(self) -> Any:
+        """Return the random state of an environment that others may use too; None if it has none.
+
+        Returns
+        -------
+        object
+            Argument of `set_world`.
+        """
+        return None
+
+    def set_world(self, world: Any) -> None:
+        """Bring an environment back to a random state.
+
+        Parameters
+        ----------
+        world : object
+            What `world` returned.
+        """
+        assert world is None
+
     def _mixture(self, policies: Sequence[Policy], n: int) -> NDArray[np.int64]:
         """Draw which policy each of the next n trajectories follows, (n,)."""
         if len(policies) == 1:

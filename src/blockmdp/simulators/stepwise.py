@@ -59,12 +59,21 @@ class GymSimulator(Simulator):
                 f"{self.env} cannot be restored from a checkpoint: use engine='auto', and give fit "
                 "the Block MDP itself"
             )
-        return super().state() | {"random": self.env.unwrapped.np_random.bit_generator.state}
+        return super().state() | {"random": self.world()}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore({name: value for name, value in state.items() if name != "random"})
         self._reset()
-        self.env.unwrapped.np_random.bit_generator.state = state["random"]
+        self.set_world(state["random"])
+
+    def world(self) -> Any:
+        if isinstance(self.env.unwrapped, BlockMDPEnv):
+            return None
+        return self.env.unwrapped.np_random.bit_generator.state
+
+    def set_world(self, world: Any) -> None:
+        if world is not None:
+            self.env.unwrapped.np_random.bit_generator.state = world
 
     def learn(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 import random
 import re
 import shutil
@@ -199,9 +200,15 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
         with contextlib.closing(sqlite3.connect(tmp_path / name / FILE)) as db, db:
             names = _COLUMNS[table]
             for row in db.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall():
-                new = tuple(value if n == column else old for n, old in zip(names, row))
+                change = value if callable(value) else lambda _: value
+                new = tuple(change(old) if n == column else old for n, old in zip(names, row))
                 sets = ", ".join(f"{n}=?" for n in (*names, "checksum"))
                 db.execute(f"UPDATE {table} SET {sets}", (*new, _checksum(new)))
+
+    def without_label(document):
+        plan = json.loads(document)
+        plan["settings"]["label"][0][0] = None
+        return json.dumps(plan)
 
     bomb = zlib.compress(b"\0" * 10**8)
     plan = json.dumps({"document": {}, "seeds": [0], "settings": [{"key": "x", "solved": {}}]})
@@ -217,6 +224,16 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
             ("runs", "error", "\x1b]0;title\x07\x1b[2J"),
             ("studies", "document", plan),
             ("studies", "document", "[]"),
+            ("studies", "document", without_label),
+            ("runs", "error", b"\xff"),
+            ("runs", "solved_at", "x"),
+            ("runs", "trajectories", None),
+            ("runs", "average", "{}"),
+            ("runs", "seconds", None),
+            ("runs", "seconds", math.inf),
+            ("runs", "finished", "x"),
+            ("runs", "ledger", '{"learn": "x"}'),
+            ("runs", "environment", '{"python": [1]}'),
         ]
     ):
         altered(str(i), table, column, value)

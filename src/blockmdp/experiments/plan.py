@@ -15,6 +15,8 @@ from blockmdp.experiments.settings import Run, Setting
 __all__ = ["Plan"]
 
 NAMES = [field.name for field in fields(Setting)]
+TYPES: dict[str, type] = dict.fromkeys(NAMES, dict)
+TYPES.update(panel=str, label=str, base_label=str, episodes=int, agent_index=int)
 
 
 class Plan:
@@ -176,11 +178,17 @@ class Plan:
             if isinstance(columns, list):  # as earlier versions wrote it: a table for each setting
                 keys = [table.pop("key") for table in columns]
                 tables = [vars(Setting(**table)) for table in columns]
+                for each in NAMES:
+                    _check_types([table[each] for table in tables], TYPES[each])
             else:
-                rows = zip(*(_unpacked(columns[name], len(keys)) for name in NAMES))
+                rows = zip(*(_unpacked(columns[each], len(keys), TYPES[each]) for each in NAMES))
                 tables = [dict(zip(NAMES, row)) for row in rows]
             settings = [_setting(table, key) for table, key in zip(tables, keys)]
-            return Plan(name, folder, kept["document"], kept["seeds"], settings)
+            document, seeds = kept["document"], kept["seeds"]
+            _check_types([document], dict)
+            _check_types(seeds, int)
+            _check_types(keys, str)
+            return Plan(name, folder, document, seeds, settings)
         except (ValueError, TypeError, LookupError, AttributeError):
             raise StoreError(f"the study {name} of this store cannot be read") from None
 
@@ -195,9 +203,15 @@ def _packed(column: Sequence[Any]) -> list[list[Any]]:
     return [[json.loads(text) for text in numbers], [known[id(value)] for value in column]]
 
 
-def _unpacked(packed: list[list[Any]], n: int) -> list[Any]:
+def _check_types(values: Sequence[Any], of: type) -> None:
+    if not all(type(value) is of for value in values):
+        raise TypeError("a stranger has changed the plan")
+
+
+def _unpacked(packed: list[list[Any]], n: int, of: type) -> list[Any]:
     """Return the column that `_packed` was given."""
     values, numbers = packed
+    _check_types(values, of)
     if len(numbers) != n or min(numbers, default=0) < 0:
         raise ValueError("a column does not have one value for each setting")
     return [values[i] for i in numbers]

@@ -167,10 +167,10 @@ def write_report(report: Report, path: str | Path) -> None:
 
 def plain_name(text: str, taken: Iterable[str] = ()) -> str:
     """Return a text as the name of a file or an anchor, different from those that are taken."""
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:60].strip("-") or "study"
+    plain = re.sub(r"\W+", "_", text, flags=re.ASCII)[:60].strip("_") or "study"  # "-" is for parts
     name, n = plain, 2
     while name in taken:
-        name, n = f"{plain}-{n}", n + 1
+        name, n = f"{plain}_{n}", n + 1
     return name
 
 
@@ -371,7 +371,7 @@ def _words(part: Part) -> str:
 
 
 def _summary(part: Part, name: str) -> str:
-    head, *rows = tables._columns(part.summaries[:MAX_ROWS])
+    head, *rows = tables.columns(part.summaries[:MAX_ROWS])
     notes = dict.fromkeys(s.unjudged for s in part.summaries if s.unjudged)
     more = len(part.summaries) - MAX_ROWS
     words = [f"n/a: {why}" for why in notes]

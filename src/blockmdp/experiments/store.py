@@ -396,9 +396,7 @@ class Store:
         good = [
             Row._make(row + known.get(row[0], nothing)[:2])
             for *start, checksum in rows
-            if _checksum(row := tuple(start)) == checksum
-            and _is_table(row[8])
-            and _is_table(row[11])
+            if _checksum(row := tuple(start)) == checksum and _is_sound(row)
         ]
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), "runs")
@@ -575,13 +573,42 @@ def _as_stored(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    """Whether a run could have been written by `Store.add`; a stranger may have computed the
+    checksum.
+    """
+    return (
+        _have_types(tuple(map(type, row)))
+        and abs(row[9]) < math.inf  # times
+        and abs(row[10]) < math.inf
+        and _is_table(row[8], int)
+        and _is_table(row[11], str)
+    )
+
+
+_TEXT: set[type] = {str}
+_NUMBER: set[type] = {float, int}
+_INTEGER: set[type] = {int}
+_NONE: set[type] = {type(None)}
+_TYPES: tuple[set[type], ...] = (
+    *(_TEXT, _TEXT, _INTEGER, _TEXT | _NONE, _NUMBER | _NONE, _NUMBER | _NONE, _INTEGER | _NONE),
+    *(_INTEGER, _TEXT, _NUMBER, _NUMBER, _TEXT),
+)  # of the columns of `runs`
+
+
 @functools.lru_cache(maxsize=1024)  # many runs have the same
-def _is_table(text: Any) -> bool:
-    """Whether a text is a table in JSON."""
+def _have_types(types: tuple[type, ...]) -> bool:
+    return all(each in allowed for each, allowed in zip(types, _TYPES))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_table(text: str, of: type) -> bool:
+    """Whether a text is a table in JSON, with values of a type."""
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, TypeError):
+        table = json.loads(text)
+    except ValueError:
         return False
+    return isinstance(table, dict) and all(type(value) is of for value in table.values())
 
 
 def _checksum(row: Iterable[Any]) -> str:

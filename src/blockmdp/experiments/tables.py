@@ -187,12 +187,12 @@ def table(summaries: Sequence[Summary], form: Form = "text", width: int = 80) ->
     notes = {s.unjudged: None for s in summaries if s.unjudged}
     below = "".join(f"\n\nn/a: {why}" for why in notes)
     if form == "markdown":
-        return aligned(_columns(summaries), form) + below
-    text = titled(_columns(summaries[:BLOCK]))  # a part is not wider than the whole
+        return aligned(columns(summaries), form) + below
+    text = titled(columns(summaries[:BLOCK]))  # a part is not wider than the whole
     if widest(text) <= width and len(summaries) > BLOCK:
-        text = titled(_columns(summaries))
+        text = titled(columns(summaries))
     if widest(text) > width:
-        text = titled(_columns(summaries, intervals=False))
+        text = titled(columns(summaries, intervals=False))
     return text + below
 
 
@@ -242,7 +242,7 @@ def widest(text: str) -> int:
     return max(map(len, text.splitlines()), default=0)
 
 
-def _columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[str]]:
+def columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[str]]:
     """Return the cells of a table, by row; the first row is the head."""
     columns = {
         "problem": [s.panel for s in summaries],

@@ -229,6 +229,7 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
             ("runs", "solved_at", "x"),
             ("runs", "trajectories", None),
             ("runs", "average", "{}"),
+            ("runs", "average", None),
             ("runs", "seconds", None),
             ("runs", "seconds", math.inf),
             ("runs", "finished", "x"),

@@ -164,8 +164,8 @@ def unjudged(setting: Setting, done: Sequence[Row]) -> str:
 
 def total(setting: Setting, row: Row) -> float:
     """Return the sum of all returns of a run; a fit with restarts has more than `episodes`."""
-    assert row.average is not None
-    return float(row.average * _learnt(row.ledger, setting.episodes))
+    average = math.nan if row.average is None else row.average  # SQLite has no NaN
+    return float(average * _learnt(row.ledger, setting.episodes))
 
 
 @functools.lru_cache(maxsize=1024)  # many runs have the same

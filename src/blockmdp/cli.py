@@ -105,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (ExecutorError, StoreError, OSError) as error:
         return _fail(str(error), 1)
+    finally:
+        gc.enable()  # see `_studies`
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -106,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ExecutorError, StoreError, OSError) as error:
         return _fail(str(error), 1)
     finally:
-        gc.enable()  # see `_studies`
+        if arguments is None:
+            gc.freeze()  # what was read need not be looked at when the process ends
+        gc.enable()
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Fits that go on give the same bits as one longer fit, also from a file."""
 
 import copy
+import functools
 import json
 import pickle
 import signal
@@ -287,6 +288,31 @@ def test_an_agent_of_an_environment_can_be_pickled_but_not_continued():
 def test_a_digest_depends_on_the_content(one, other):
     assert continuing._digest(one) != continuing._digest(other)
     assert continuing._digest(one) == continuing._digest(copy.deepcopy(one))
+
+
+class Cached:
+    """Computes something when it is first used, and holds itself."""
+
+    def __init__(self):
+        self.me, self.parts = self, [{"n": i} for i in range(50)]
+
+    @functools.cached_property
+    def total(self):
+        return 50
+
+
+def test_a_digest_is_the_same_after_use_and_in_every_process():
+    """Objects that are made on the way must not be taken for others that had their place."""
+    used = Cached()
+    assert used.total == 50
+    values = [[Cached(), KMeans(3), bm.PSRL(), LOCK.emission] for _ in range(20)]
+    assert len({continuing._digest(each) for each in values}) == 1
+    assert continuing._digest(used) == continuing._digest(Cached())
+    emission = bm.comblock(horizon=3).emission
+    before = continuing._digest(emission)
+    bm.OnlineURL().fit(bm.comblock(horizon=3), 5)
+    emission.sample(0, np.zeros(2, np.int64), rng.children(np.uint64(1), 0, 2))
+    assert continuing._digest(emission) == before
 
 
 def test_an_agent_that_is_not_fitted_cannot_go_on():

@@ -195,7 +195,7 @@ class PCID(DecodingAgent):
 
 @dataclass
 class _State:
-    """What a fit knows."""
+    """A fit after exploring: the run of the planned policy, the decoder and the model."""
 
     run: LearnerRun
     decoder: FittedDecoder

@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,16 +214,19 @@ def _without_addresses(text: str) -> str:
 
 def _digest(value: Any) -> str:
     """Return a digest of a value, and of all that it consists of."""
-    digest, seen = hashlib.sha256(), set[int]()
+    digest = hashlib.sha256()
+    seen: dict[int, tuple[int, Any]] = {}  # objects stay alive: no id is used twice
 
     def add(value: Any) -> None:
         digest.update(f"{type(value).__module__}.{type(value).__qualname__}(".encode())
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             digest.update(f"{value.dtype.str}{value.shape}".encode() + value.tobytes())
-        elif id(value) in seen or isinstance(value, str | bytes | int | float | type | None):
-            digest.update(_without_addresses(repr(value)).encode())
+        elif isinstance(value, str | bytes | int | float | type | None):
+            digest.update(repr(value).encode())
+        elif id(value) in seen:
+            digest.update(f"number {seen[id(value)][0]}".encode())
         else:
-            seen.add(id(value))
+            seen[id(value)] = len(seen), value
             for part in _contents(value):
                 add(part)
         digest.update(b")")
@@ -240,5 +244,7 @@ def _contents(value: Any) -> Iterable[Any]:
     if hasattr(value, "get_params") and not isinstance(value, type):
         return [value.get_params(deep=False)]
     if hasattr(value, "__dict__") and not callable(value):
-        return [{name: each for name, each in vars(value).items() if name != "__dict__"}]
+        cls = type(value)
+        is_cached = {n for n in vars(value) if isinstance(getattr(cls, n, None), cached_property)}
+        return [{name: each for name, each in vars(value).items() if name not in is_cached}]
     return [_without_addresses(repr(value))]

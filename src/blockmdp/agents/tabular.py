@@ -121,7 +121,7 @@ class Tabular(Agent):
 
 @dataclass
 class _State:
-    """What a fit knows."""
+    """A fit so far: the learner's run, and what shows it labels."""
 
     run: LearnerRun
     decoder: Decoder | None

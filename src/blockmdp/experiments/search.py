@@ -1,8 +1,8 @@
 """Trials of hyperparameters that Optuna suggests, run in batches and pruned over seeds.
 
-Optuna's state is not stored. What it is told follows from the stored runs, and it is asked in a
-fixed order. So a search that starts again asks the same questions, finds the answers in the store,
-and continues where it stopped.
+Optuna's state is not stored. A search that starts again asks Optuna for points in the same order,
+and reports the scores of the stored runs to it. So Optuna suggests the same points as before, and
+the search continues where it stopped.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class OnlineURL(DecodingAgent):
 
 @dataclass
 class _State:
-    """What a fit knows."""
+    """A fit so far: the learner's run, and the decoder that learns with it."""
 
     run: LearnerRun
     f: OnlineDecoder

@@ -61,7 +61,7 @@ from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
     from blockmdp import measures, oracles, plots, testing
-    from blockmdp.agents import Agent, Tabular
+    from blockmdp.agents import Agent, Tabular, fit_many
     from blockmdp.experiments import Results, Study
     from blockmdp.measures import regret
     from blockmdp.pcid import PCID
@@ -111,6 +111,7 @@ __all__ = [
     "diabolical_lock",
     "emissions",
     "exogenous_lock",
+    "fit_many",
     "load",
     "lock_bernoulli",
     "lock_digits",
@@ -137,6 +138,7 @@ _LATER = {
     "Study": "blockmdp.experiments",
     "Tabular": "blockmdp.agents",
     "URL": "blockmdp.url",
+    "fit_many": "blockmdp.agents",
     "load": "blockmdp.policy",
     "measures": "blockmdp",
     "oracles": "blockmdp",

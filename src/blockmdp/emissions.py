@@ -6,19 +6,20 @@ To add an emission, subclass `Emission`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng
 from blockmdp.checks import check_integer
-from blockmdp.jit import jit
-from blockmdp.rng import child, uniform
+from blockmdp.jit import inlined, jit
+from blockmdp.rng import child, draw, normal, uniform
 
 __all__ = [
     "Digits",
+    "Drawing",
     "Emission",
     "ExogenousBits",
     "Hadamard",
@@ -29,6 +30,27 @@ __all__ = [
     "PerLevel",
     "StateAndLevel",
 ]
+
+
+class Drawing(NamedTuple):
+    """How a compiled loop draws one observation, x = matrix @ y.
+
+    Attributes
+    ----------
+    fill : function
+        `fill(y, constants, level, state, key)` writes y; a compiled scalar function.
+    constants : tuple of float
+        Numbers that it needs.
+    dim : int
+        Length of y.
+    matrix : ndarray of shape (emission.dim, dim) or None
+        None if x is y.
+    """
+
+    fill: Callable[..., None]
+    constants: tuple[float, ...]
+    dim: int
+    matrix: NDArray[np.float64] | None = None
 
 
 class Emission(ABC):
@@ -110,6 +132,16 @@ class Emission(ABC):
             row.
         """
 
+    def drawing(self) -> Drawing | None:
+        """Return how compiled loops draw one observation; None if only `sample` can.
+
+        Returns
+        -------
+        Drawing or None
+            By default None. The engine "cuda" of `fit_many` needs it.
+        """
+        return None
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.n_states} states in {self.dim} dimensions>"
 
@@ -158,6 +190,9 @@ class OneHotBernoulli(Emission):
         else:
             x[:, self.n_states :] = rng.uniforms(keys, self.n_bits) < self.p
         return x
+
+    def drawing(self) -> Drawing:
+        return Drawing(fill_bits, (float(self.n_states), float(self.p)), self.dim)
 
     def __repr__(self) -> str:
         return f"OneHotBernoulli({self.n_states}, {self.n_bits}, p={self.p})"
@@ -213,6 +248,11 @@ class OneHotGaussian(Emission):
         x[np.arange(len(states)), states] += 1
         return x
 
+    def drawing(self) -> Drawing | None:
+        if self.truncate:
+            return None
+        return Drawing(fill_single_normals, (float(np.float32(self.sigma)),), self.dim)
+
     def __repr__(self) -> str:
         truncate = ", truncate=True" if self.truncate else ""
         return f"OneHotGaussian({self.n_states}, {self.n_extra}, sigma={self.sigma}{truncate})"
@@ -261,6 +301,9 @@ class Linear(Emission):
         x = self.emission.sample(level, states, keys).astype(np.float64, order="C")
         return np.asarray(np.einsum("nj,ij->ni", x, self.matrix, optimize=False), self.dtype)
 
+    def drawing(self) -> Drawing | None:
+        return _multiplied(self.matrix, self.emission)
+
     def __repr__(self) -> str:
         return f"Linear({self.emission!r}, <{self.dim} x {self.emission.dim} matrix>)"
 
@@ -307,6 +350,10 @@ class StateAndLevel(Emission):
         x[np.arange(len(states)), states] += 1
         x[:, self.n_states + level] += 1
         return x
+
+    def drawing(self) -> Drawing:
+        constants = (float(self.n_states), float(self.sigma), float(self.noisy))
+        return Drawing(fill_normals, constants, self.dim)
 
     def __repr__(self) -> str:
         return f"StateAndLevel({self.n_states}, {self.n_levels}, sigma={self.sigma})"
@@ -551,6 +598,11 @@ class Hadamard(Emission):
         hadamard_transform(x)
         return x
 
+    def drawing(self) -> Drawing | None:
+        matrix = np.eye(self.dim)
+        hadamard_transform(matrix)
+        return _multiplied(matrix[:, : self.emission.dim], self.emission)
+
     def __repr__(self) -> str:
         return f"Hadamard({self.emission!r})"
 
@@ -605,6 +657,50 @@ class PerLevel(Emission):
 def _where(mask: NDArray[np.bool_]) -> str:
     """Return the index of the first True, as text."""
     return str([int(i) for i in np.argwhere(mask)[0]])
+
+
+def _multiplied(matrix: NDArray[np.float64], emission: Emission) -> Drawing | None:
+    """Return the drawing of an emission that is multiplied by a matrix."""
+    inner = emission.drawing()
+    if inner is None:
+        return None
+    return inner._replace(matrix=matrix if inner.matrix is None else matrix @ inner.matrix)
+
+
+# --- one observation, in compiled loops: the same numbers as `sample` draws -----------------------
+@inlined
+def fill_bits(y, constants, level, state, key):
+    """`OneHotBernoulli`; constants: number of states, probability of 1."""
+    S = int(constants[0])
+    z = np.uint64(0)
+    for j in range(len(y)):
+        if j < S:
+            y[j] = j == state
+        elif constants[1] == 0.5:
+            if (j - S) % 64 == 0:
+                z = np.uint64(draw(key, (j - S) // 64))
+            y[j] = np.int64(z >> np.uint64(63))
+            z = np.uint64(z << np.uint64(1))
+        else:
+            y[j] = uniform(key, j - S) < constants[1]
+
+
+@inlined
+def fill_single_normals(y, constants, level, state, key):
+    """`OneHotGaussian`, in single precision; constants: standard deviation."""
+    sigma = np.float32(constants[0])
+    for j in range(len(y)):
+        y[j] = np.float32(np.float32(normal(key, j)) * sigma)
+    y[state] = np.float32(np.float32(y[state]) + np.float32(1.0))
+
+
+@inlined
+def fill_normals(y, constants, level, state, key):
+    """`StateAndLevel`; constants: number of states, standard deviation, coordinates with noise."""
+    for j in range(len(y)):
+        y[j] = constants[1] * normal(key, j) if j < constants[2] else 0.0
+    y[state] += 1.0
+    y[int(constants[0]) + level] += 1.0
 
 
 # --- compiled loops -------------------------------------------------------------------------------

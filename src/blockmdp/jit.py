@@ -91,7 +91,7 @@ def _or_empty(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop."""
-    return _compile(function)
+    return _compile(function, nogil=True)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
 from blockmdp.tapes import Tape, episodes_on_tape, read_label
 
-__all__ = ["Episodes", "choice_key", "learn", "no_plan", "replay"]
+__all__ = ["Episodes", "choice_key", "learn", "learn_from", "no_plan", "replay"]
 
 
 class Episodes(NamedTuple):
@@ -99,25 +99,76 @@ def learn(
     int
         The next episode to run.
     """
+    return learn_from(
+        read_label,
+        episodes_on_tape,
+        act,
+        update,
+        plan,
+        tables,
+        dynamics,
+        tape,
+        episodes,
+        k,
+        returns,
+    )
+
+
+@template
+def learn_from(
+    see: Callable[..., int],
+    lasts: Callable[..., int],
+    act: Callable[..., int],
+    update: Callable[..., None],
+    plan: Callable[..., None],
+    tables: Any,
+    dynamics: Dynamics,
+    sight: Any,
+    episodes: Episodes,
+    k: int,
+    returns: NDArray[np.float64],
+) -> int:
+    """Run learning episodes like `learn`, from any source of labels.
+
+    Parameters
+    ----------
+    see : function
+        `see(sight, h, s)` returns the label that the next visit to state s at level h shows.
+    lasts : function
+        `lasts(sight, n)` returns for how many of n episodes there are labels.
+    act, update, plan : function
+        Functions of the learner, see `blockmdp.Learner`.
+    tables : tuple
+        Tables of the learner, changed in place.
+    dynamics : Dynamics
+        Latent tables of the problem.
+    sight : tuple
+        First argument of `see` and `lasts`.
+    episodes : Episodes
+        Keys of the random numbers.
+    k : int
+        First episode to run.
+    returns : ndarray of shape (episodes,)
+        Return of each episode, filled in place.
+
+    Returns
+    -------
+    int
+        The next episode to run.
+    """
     initial = dynamics.initial
     model = dynamics.model
-    labels = tape.shown
-    shift = tape.shift
-    visits = tape.visits
     H = len(model)
     A = index(model.shape[2])
-    latent = len(labels) == 0
     while k < len(returns):
-        batch = len(returns) - k
-        if not latent:
-            batch = episodes_on_tape(tape, batch)
-            if batch <= 0:
-                break
+        batch = lasts(sight, len(returns) - k)
+        if batch <= 0:
+            break
         for _ in range(batch):
             e = np.uint64(child(episodes.env_key, episodes.offset + k))
             c = np.uint64(child(episodes.agent_key, k))
             s = index(first_state(initial, e))
-            o = s if latent else index(read_label(labels, shift, visits, 0, s))
+            o = index(see(sight, 0, s))
             total = 0.0
             for level in range(H):
                 h = index(level)
@@ -126,7 +177,7 @@ def learn(
                     raise ValueError("act of the learner returned an action that does not exist")
                 t = index(next_state(model, h, s, a, e))
                 r = sample_reward(model, h, s, a, t, e)
-                o_next = t if latent else index(read_label(labels, shift, visits, level + 1, t))
+                o_next = index(see(sight, level + 1, t))
                 update(tables, h, o, a, r, o_next)
                 total += r
                 s = t

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 from blockmdp import rng, streams
-from blockmdp.agents.base import DecodingAgent
+from blockmdp.agents.base import DecodingAgent, Steps
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Level
@@ -114,8 +114,8 @@ class PCID(DecodingAgent):
         run = simulator.start(FixedPolicy(_plan(P, R)), episodes)
         return _State(run, decoder, P, history, drawn)
 
-    def _learn(self, simulator: Simulator, state: _State, stop: int) -> None:
-        simulator.learn(state.run, state.decoder, stop - state.run.k)
+    def _steps(self, simulator: Simulator, state: _State, stop: int) -> Steps:
+        yield state.run, state.decoder, stop - state.run.k, False
 
     def _end(self, simulator: Simulator, state: _State) -> None:
         run = state.run

@@ -7,6 +7,7 @@ at a level shows the n-th observation of this cell of the tape.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -70,15 +71,19 @@ class Tapes:
     def __init__(self, mdp: BlockMDP, seed: int) -> None:
         self.mdp = mdp
         shape = (mdp.horizon + 1, mdp.n_states)
-        self._cell_keys = np.array(
-            [streams.noise(seed, h, s) for h in range(shape[0]) for s in range(shape[1])], np.uint64
-        )
+        self._seed = seed
         self.visits = np.zeros(shape, np.int64)
         self._limit = np.zeros(shape, np.int64)
         self._shift = np.zeros(shape, np.int64)
         self._shown: NDArray[Any] = np.zeros(0, np.int32)
         self._decoder: Any = NONE
         self._last_visits, self._last_episodes = np.zeros(shape, np.int64), 0  # at the last refill
+
+    @cached_property
+    def _cell_keys(self) -> NDArray[np.uint64]:
+        """Keys of the cells of the tape; `streams.noise` of each level and state."""
+        levels = rng.children(streams.noise_root(self._seed), 0, self.mdp.horizon + 1)
+        return np.concatenate([rng.children(key, 0, self.mdp.n_states) for key in levels])
 
     def refill(self, decoder: Decoder | None, episodes: int) -> Tape:
         """Return a tape that lasts for at least one episode.
@@ -301,13 +306,13 @@ def _observe(
 
 # --- compiled loops -------------------------------------------------------------------------------
 @inlined
-def read_label(
-    labels: NDArray[np.int32], shift: NDArray[np.int64], visits: NDArray[np.int64], h: int, s: int
-) -> np.int64:
-    """Return the next label of state s at level h, and count the visit."""
-    n = visits[h, s]
-    visits[h, s] = n + 1
-    return np.int64(labels[shift[h, s] + n])
+def read_label(tape: Tape, h: int, s: int) -> np.int64:
+    """Return what the next visit to state s at level h shows, and count the visit."""
+    if len(tape.shown) == 0:
+        return np.int64(s)
+    n = tape.visits[h, s]
+    tape.visits[h, s] = n + 1
+    return np.int64(tape.shown[tape.shift[h, s] + n])
 
 
 @inlined

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABC
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,18 +17,21 @@ from blockmdp import measures
 from blockmdp.agents.continuing import fit_from, keep_last, lengthen
 from blockmdp.agents.progress import FitProgress
 from blockmdp.checks import check_integer
-from blockmdp.decoders import FittedDecoder
+from blockmdp.decoders import Decoder, FittedDecoder
 from blockmdp.history import FEW, MANY, Level, Refit, Snapshot
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
 from blockmdp.policy import Policy
-from blockmdp.simulators import Engine, Problem, Simulator, make_simulator
+from blockmdp.simulators import Engine, LearnerRun, Problem, Simulator, make_simulator
+from blockmdp.trajectories import Observations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Agent", "DecodingAgent", "check_learner"]
+__all__ = ["Agent", "DecodingAgent", "Steps", "check_learner"]
+
+Steps = Generator[tuple[LearnerRun, Decoder | None, int, bool], Observations | None, None]
 
 
 class Agent(ABC):
@@ -34,7 +39,8 @@ class Agent(ABC):
 
     An agent learns a policy from a problem (`fit`), uses it (`act`), measures it (`value`), shows
     it (`plot`) and saves it (`save`). A subclass stores its parameters unchanged in `__init__` and
-    defines `_fit`; one that can be continued (`fit_more`) defines `_begin`, `_learn` and `_end`.
+    defines `_fit`; one that can be continued (`fit_more`) defines `_begin`, `_end`, and `_learn` or
+    `_steps`.
 
     Attributes
     ----------
@@ -138,11 +144,7 @@ class Agent(ABC):
             The fitted agent.
         """
         episodes = check_integer("episodes", episodes)
-        simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
-        if record not in (True, False, "few"):
-            raise ValueError(f"record must be True, False or 'few', got {record!r}")
-        simulator.snapshots = [] if record else None
-        simulator.digits = FEW if record == "few" else MANY
+        simulator = self._simulator(problem, seed, engine, horizon, record)
         self._so_far: tuple[Simulator, Any, Any] | None = None
         with one_thread(), FitProgress(simulator, type(self).__name__):
             if checkpoint is None:
@@ -181,6 +183,17 @@ class Agent(ABC):
             self._go_on(simulator, state, total)
         return self._fitted_by(simulator)
 
+    def _simulator(
+        self, problem: Problem, seed: int, engine: Engine, horizon: int | None, record: Any
+    ) -> Simulator:
+        """Make the simulator of a fit."""
+        simulator = make_simulator(problem, seed, engine=engine, horizon=horizon)
+        if record not in (True, False, "few"):
+            raise ValueError(f"record must be True, False or 'few', got {record!r}")
+        simulator.snapshots = [] if record else None
+        simulator.digits = FEW if record == "few" else MANY
+        return simulator
+
     def _fit(self, simulator: Simulator, episodes: int, record: bool) -> None:
         """Learn, and set `policy_`, `returns_`, `trajectories_` and `history_`."""
         state = self._begin(simulator, episodes, record)
@@ -204,6 +217,16 @@ class Agent(ABC):
 
     def _learn(self, simulator: Simulator, state: Any, stop: int) -> None:
         """Learn until there were `stop` episodes."""
+        steps, seen = self._steps(simulator, state, stop), None
+        with contextlib.suppress(StopIteration):
+            while True:
+                seen = simulator.learn(*steps.send(seen))
+
+    def _steps(self, simulator: Simulator, state: Any, stop: int) -> Steps:
+        """Yield what to learn next: arguments of `Simulator.learn`, whose result is sent back.
+
+        An agent that learns in this way can be fitted together with others, see `fit_many`.
+        """
         raise NotImplementedError
 
     def _end(self, simulator: Simulator, state: Any) -> None:
@@ -214,6 +237,10 @@ class Agent(ABC):
         """Learn until there were `stop` episodes, and set what was learnt."""
         keep_last(simulator, state)
         self._learn(simulator, state, stop)
+        self._ended(simulator, state)
+
+    def _ended(self, simulator: Simulator, state: Any) -> None:
+        """Set what was learnt, and keep the state for `fit_more`."""
         self._end(simulator, state)
         self._so_far = (simulator, state, simulator.world())
 

@@ -31,7 +31,8 @@ class FitProgress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> FitProgress:
-        if is_terminal(sys.stderr):
+        alone = threading.current_thread() is threading.main_thread()
+        if alone and is_terminal(sys.stderr):
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
         return self

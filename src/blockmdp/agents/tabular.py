@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.agents.base import Agent, check_learner, check_shared
+from blockmdp.agents.base import Agent, Steps, check_learner, check_shared
 from blockmdp.decoders import Decoder, TableDecoder
 from blockmdp.learners import Learner, OracleQ
 from blockmdp.policy import Policy, own_table
@@ -99,8 +99,8 @@ class Tabular(Agent):
             learner = replace(learner, stationary=True)
         return _State(simulator.start(learner, episodes), decoder)
 
-    def _learn(self, simulator: Simulator, state: _State, stop: int) -> None:
-        simulator.learn(state.run, state.decoder, stop - state.run.k)
+    def _steps(self, simulator: Simulator, state: _State, stop: int) -> Steps:
+        yield state.run, state.decoder, stop - state.run.k, False
 
     def _end(self, simulator: Simulator, state: _State) -> None:
         run, decoder = state.run, state.decoder

@@ -156,7 +156,6 @@ class Simulator(ABC):
         run: LearnerRun,
         decoder: Decoder | None,
         n: int | None = None,
-        *,
         record: bool = False,
     ) -> Observations | None:
         """Run learning episodes.

@@ -13,13 +13,13 @@ from blockmdp.decoders import Decoder
 from blockmdp.history import next_checkpoint
 from blockmdp.jit import interpreted
 from blockmdp.learners.base import Learner
-from blockmdp.loop import Episodes, learn
+from blockmdp.loop import Episodes, learn, learn_from
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.scores import BankScores
 from blockmdp.policy import Policy, with_labels
 from blockmdp.simulators.base import LearnerRun, Simulator, decode_rows
 from blockmdp.simulators.rollout import advance, choose, play, start
-from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes
+from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes, episodes_on_tape, read_label
 from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["BlockSimulator"]
@@ -47,7 +47,7 @@ class BlockSimulator(Simulator):
         self.mdp, self.horizon, self.n_actions = mdp, mdp.horizon, mdp.n_actions
         self.observation_shape = (mdp.emission.dim,)
         self._compiled = compiled
-        self._world_key = streams.world(seed)
+        self.world_key = streams.world(seed)
         kind = EpisodeTapes if mdp.emission.per_episode else Tapes
         self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
         self._counts_visits = True  # episodes on latent states do not
@@ -60,25 +60,33 @@ class BlockSimulator(Simulator):
         super().restore({name: value for name, value in state.items() if name != "visits"})
         self._tapes.visits = state["visits"]
 
+    @property
+    def visits(self) -> NDArray[np.int64]:
+        """Number of visits to each latent state at each level so far, (H + 1, S)."""
+        return self._tapes.visits
+
+    def seen_since(self, visits: NDArray[np.int64]) -> Observations:
+        """Draw again the observations of all episodes since the numbers of visits were these."""
+        return self._tapes.replay(visits, self.visits - visits)
+
     def learn(
         self,
         run: LearnerRun,
         decoder: Decoder | None,
         n: int | None = None,
-        *,
         record: bool = False,
     ) -> Observations | None:
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         loop = self._loop(run.learner)
-        self._use_observations(decoder is not None)
-        visits, seen = self._tapes.visits.copy(), []
+        self.use_observations(decoder is not None)
+        visits, seen = self.visits.copy(), []
         tape = SHOW_LATENT if decoder is None else None
         while run.k < stop:
             if tape is None:
                 assert decoder is not None
                 tape = self._tapes.refill(decoder, stop - run.k)
                 self.grow(run, decoder.n_labels)
-            episodes = Episodes(self._world_key, run.key, offset=self.episodes - run.k)
+            episodes = Episodes(self.world_key, run.key, offset=self.episodes - run.k)
             end = min(stop, run.k + AT_ONCE)
             if self.snapshots is not None:
                 end = min(end, next_checkpoint(run.k, self.digits))
@@ -90,11 +98,11 @@ class BlockSimulator(Simulator):
             elif self.is_due(run):
                 self.keep(run, decoder)
             if record and self.mdp.emission.per_episode:  # `replay` takes one episode
-                seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
-                visits = self._tapes.visits.copy()
+                seen.append(self.seen_since(visits))
+                visits = self.visits.copy()
         if not record:
             return None
-        seen.append(self._tapes.replay(visits, self._tapes.visits - visits))
+        seen.append(self.seen_since(visits))
         if len(seen) == 1:
             return seen[0]
         levels, x = ([getattr(each, name) for each in seen] for name in ("levels", "x"))
@@ -103,13 +111,13 @@ class BlockSimulator(Simulator):
     def rollout(
         self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
     ) -> Trajectories:
-        self._use_observations(True)
+        self.use_observations(True)
         scores = getattr(policies[0].decoder, "scores", None) if len(policies) == n == 1 else None
         if isinstance(scores, BankScores) and keep_x:
             return self._play(policies[0].pi, scores, kind)
         mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
         which = self._mixture(policies, n)
-        e = rng.children(self._world_key, self.episodes, n)
+        e = rng.children(self.world_key, self.episodes, n)
         c = rng.children(self._policy_key, self.episodes, n)
         x = np.empty((n, H + 1 if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
         actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
@@ -141,14 +149,14 @@ class BlockSimulator(Simulator):
             self._tapes.observations(),
             scores,
             pi,
-            rng.key(self._world_key, self.episodes),
+            rng.key(self.world_key, self.episodes),
             rng.key(self._policy_key, self.episodes),
             *(x[0], actions[0], rewards[0]),
         )
         self.ledger[kind] += 1
         return Trajectories(x, actions, rewards, np.full(1, H))
 
-    def _use_observations(self, used: bool) -> None:
+    def use_observations(self, used: bool) -> None:
         """Raise ValueError for observations after episodes on latent states.
 
         Such episodes do not count visits, and the next observation depends on this count.
@@ -164,7 +172,8 @@ class BlockSimulator(Simulator):
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
         loop: Any = learn
         if not (self._compiled and learner.is_compiled()):
-            functions, loop = tuple(map(interpreted, functions)), interpreted(learn)
+            functions = tuple(map(interpreted, (read_label, episodes_on_tape, *functions)))
+            loop = interpreted(learn_from)
         elif learner.compiled_loop is not None:
             return learner.compiled_loop
         return lambda *arguments: loop(*functions, *arguments)

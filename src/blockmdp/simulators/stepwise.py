@@ -80,7 +80,6 @@ class GymSimulator(Simulator):
         run: LearnerRun,
         decoder: Decoder | None,
         n: int | None = None,
-        *,
         record: bool = False,
     ) -> Observations | None:
         if decoder is not None:

@@ -104,7 +104,6 @@ class VectorSimulator(Simulator):
         run: LearnerRun,
         decoder: Decoder | None,
         n: int | None = None,
-        *,
         record: bool = False,
     ) -> Observations | None:
         if decoder is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check_shared
+from blockmdp.agents.base import OWN_LABELS, DecodingAgent, Steps, check_learner, check_shared
 from blockmdp.agents.continuing import resized
 from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
@@ -380,7 +380,7 @@ class URL(DecodingAgent):
         run = simulator.start(A, episodes)  # 3
         return _Attempt(run, self._tsr(simulator, restart, record), np.zeros(episodes, np.int64))
 
-    def _learn(self, simulator: Simulator, attempt: _Attempt, stop: int) -> None:
+    def _steps(self, simulator: Simulator, attempt: _Attempt, stop: int) -> Steps:
         run, tsr, A = attempt.run, attempt.tsr, attempt.run.learner
         attempt.trajectories = resized(attempt.trajectories, len(run.returns))
         while run.k < stop:  # 4
@@ -394,14 +394,12 @@ class URL(DecodingAgent):
                 attempt.quiet, attempt.newest = self._until_retraining(tsr, run.k)
             k, before, left = run.k, simulator.episodes, stop - run.k
             if attempt.quiet:
-                simulator.learn(run, tsr.f, min(attempt.quiet, left))
+                yield run, tsr.f, min(attempt.quiet, left), False
                 attempt.quiet -= run.k - k
             elif attempt.newest is None:
-                simulator.learn(run, tsr.f, left)
+                yield run, tsr.f, left, False
             else:
-                fresh = simulator.learn(
-                    run, tsr.f, min(attempt.newest, left), record=not self.resample
-                )  # 6-7
+                fresh = yield run, tsr.f, min(attempt.newest, left), not self.resample  # 6-7
                 attempt.newest -= run.k - k
                 if fresh is not None:
                     attempt.fresh = fresh if attempt.fresh is None else attempt.fresh + fresh

@@ -1,0 +1,153 @@
+"""Fit many agents at once: in threads on the CPU, or together on a GPU."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
+
+from blockmdp.agents.base import Agent
+from blockmdp.envs.gym import mdp_of
+from blockmdp.mdp import BlockMDP
+from blockmdp.oracles.fitting import one_thread
+from blockmdp.simulators import BlockSimulator
+
+__all__ = ["fit_many"]
+
+A = TypeVar("A", bound=Agent)
+Together = Literal["auto", "compiled", "cuda"]
+
+
+def fit_many(
+    agent: A | Sequence[A],
+    problems: BlockMDP | Sequence[BlockMDP],
+    episodes: int,
+    seeds: int | Sequence[int],
+    *,
+    engine: Together = "auto",
+    record: bool | Literal["few"] = False,
+) -> list[A]:
+    """Fit many agents. The results are those of fitting each alone, by `Agent.fit`.
+
+    Give one agent, problem or seed for all fits, or one for each.
+
+    Parameters
+    ----------
+    agent : Agent or sequence of Agent
+        Agents to fit; they stay as they are, and copies of them are fitted.
+    problems : BlockMDP or sequence of BlockMDP
+        Problems to learn.
+    episodes : int
+        Number of learning episodes of each fit.
+    seeds : int or sequence of int
+        Seeds of the fits.
+    engine : {"auto", "compiled", "cuda"}, default="auto"
+        "compiled" uses all cores of the CPU, one thread for each fit. "cuda" runs the learning
+        episodes of all fits in one kernel on an NVIDIA GPU; oracles are fitted on the CPU. It needs
+        the extra ``blockmdp[cuda]``, and an agent whose decoder does not change in each episode
+        (`Tabular` on latent states, `URL`, `PCID`). "auto" takes the GPU if it can.
+    record : bool or "few", default=False
+        Keep the greedy policy at checkpoints, as in `Agent.fit`.
+
+    Returns
+    -------
+    list of Agent
+        The fitted agents.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.lock_bernoulli(horizon=5)
+    >>> fits = bm.fit_many(bm.Tabular(bm.OracleQ()), m, 5_000, seeds=range(4), engine="compiled")
+    >>> [fit.value() for fit in fits]
+    [0.5, 0.5, 0.5, 0.5]
+    """
+    if engine not in ("auto", "compiled", "cuda"):
+        raise ValueError(f"engine must be 'auto', 'compiled' or 'cuda', got {engine!r}")
+    agents, mdps, numbers = _aligned(agent, problems, seeds)
+    agents = [copy.copy(each) for each in agents]
+    why = _why_no_gpu() if engine != "compiled" else "engine='compiled'"
+    why = why or next(filter(None, map(_why_alone, agents)), "")
+    if why and engine == "cuda":
+        raise ValueError(f"engine='cuda' cannot be used: {why}")
+    # once for all threads: each of these contexts changes what other threads see
+    with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        if why:
+            options: dict[str, Any] = {"record": record, "engine": "compiled"}
+            fits = [
+                pool.submit(one.fit, mdp, episodes, seed, **options)
+                for one, mdp, seed in zip(agents, mdps, numbers)
+            ]
+            return [fit.result() for fit in fits]
+        simulators = [
+            one._simulator(mdp, seed, "compiled", None, record)
+            for one, mdp, seed in zip(agents, mdps, numbers)
+        ]
+        _fit_together(agents, simulators, episodes, record is True, engine == "auto")
+    return agents
+
+
+def _aligned(agent: Any, problems: Any, seeds: Any) -> tuple[list[Any], ...]:
+    """Return agents, problems and seeds as lists of the same length."""
+    agents = [agent] if isinstance(agent, Agent) else list(agent)
+    mdps = list(problems) if isinstance(problems, list | tuple) else [problems]
+    mdps = [each if isinstance(each, BlockMDP) else mdp_of(each) for each in mdps]
+    numbers = [seeds] if not hasattr(seeds, "__iter__") else list(seeds)
+    if not all(isinstance(each, Agent) for each in agents) or None in mdps:
+        raise ValueError("fit_many needs agents of blockmdp, and a BlockMDP for each of them")
+    n = max(map(len, (agents, mdps, numbers)))
+    for name, each in (("agent", agents), ("problems", mdps), ("seeds", numbers)):
+        if len(each) not in (1, n):
+            raise ValueError(f"fit_many: {name} has {len(each)} entries, but another list has {n}")
+    return tuple(each * n if len(each) == 1 else each for each in (agents, mdps, numbers))
+
+
+def _why_no_gpu() -> str:
+    """Say why there is no GPU to compute on; nothing if there is one."""
+    try:
+        from numba import cuda
+
+        found = cuda.is_available()  # type: ignore[no-untyped-call,unused-ignore]
+    except Exception as error:  # a driver and a package that do not fit together
+        return f"numba.cuda does not work here ({error})"
+    return "" if found else "no NVIDIA GPU was found, or the extra blockmdp[cuda] is not installed"
+
+
+def _why_alone(agent: Agent) -> str:
+    """Say why an agent cannot learn together with others; nothing if it can."""
+    if type(agent)._steps is Agent._steps:
+        return f"{type(agent).__name__} learns its decoder in each episode"
+    return agent._why_not_more()
+
+
+def _fit_together(
+    agents: Sequence[Agent],
+    simulators: Sequence[BlockSimulator],
+    episodes: int,
+    record: bool,
+    lenient: bool,
+) -> None:
+    """Fit agents in rounds: each says what it needs next, and all of it runs in one kernel."""
+    from blockmdp.simulators.cuda import Request, learn_many  # here, because numba.cuda is slow
+
+    states = [one._begin(each, episodes, record) for one, each in zip(agents, simulators)]
+    steps = [
+        one._steps(each, state, episodes) for one, each, state in zip(agents, simulators, states)
+    ]
+    seen: dict[int, Any] = dict.fromkeys(range(len(agents)))
+
+    def advance(i: int) -> Request | None:
+        try:
+            return Request(simulators[i], *steps[i].send(seen[i]))
+        except StopIteration:
+            return None
+
+    while seen:
+        asked = {i: request for i in seen if (request := advance(i)) is not None}
+        seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
+    for one, simulator, state in zip(agents, simulators, states):
+        one._ended(simulator, state)
+        one._fitted_by(simulator)

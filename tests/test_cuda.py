@@ -1,0 +1,142 @@
+"""Fits of many agents at once give what each fit alone gives."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+
+import numpy as np
+import pytest
+from helpers import python
+from numba import cuda
+
+import blockmdp as bm
+from blockmdp import learners
+
+LEARNERS = [cls() for name in learners.__all__
+            if isinstance(cls := getattr(learners, name), type)
+            and issubclass(cls, bm.Learner)
+            and name not in ("Learner", "FixedPolicy")]  # fmt: skip
+
+
+def assert_same(one, other):
+    """Check that two agents learnt the same, bit for bit."""
+    assert np.array_equal(one.returns_, other.returns_)
+    assert np.array_equal(one.trajectories_, other.trajectories_)
+    assert one.ledger_ == other.ledger_
+    assert np.array_equal(one.policy_.pi, other.policy_.pi)
+    for a, b in zip(getattr(one, "tables_", ()), getattr(other, "tables_", ())):
+        assert np.array_equal(a, b, equal_nan=True)
+    assert [s.k for s in one.snapshots_] == [s.k for s in other.snapshots_]
+    for a, b in zip(one.snapshots_, other.snapshots_):
+        assert a.trajectories == b.trajectories
+        assert np.array_equal(a.policy.pi, b.policy.pi)
+
+
+def check_many(agents, problems, episodes, seeds, engine):
+    fits = bm.fit_many(agents, problems, episodes, seeds, engine=engine, record="few")
+    for i, fit in enumerate(fits):
+        agent = agents[i] if isinstance(agents, list) else agents
+        alone = copy.copy(agent).fit(problems[i], episodes, seeds[i], record="few")
+        assert_same(alone, fit)
+        assert_same(alone.fit_more(5), fit.fit_more(5))
+
+
+def lock(seed, kind=bm.lock_bernoulli, **options):
+    return kind(horizon=3, seed=seed, **options)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        bm.Tabular(bm.OracleQ(lr=0.3)),
+        bm.Tabular(bm.PSRL(), on="observation"),
+        bm.URL(bm.oracles.pca_kmeans(), bm.OracleQ(), batch=40),
+        bm.OnlineURL(),
+        bm.PCID(n=60),
+    ],
+    ids=lambda agent: type(agent).__name__,
+)
+def test_threads_give_what_each_fit_alone_gives(agent):
+    check_many(agent, [lock(s) for s in range(3)], 20, [7, 8, 9], "compiled")
+
+
+def test_lists_are_aligned():
+    agents = [bm.Tabular(bm.OracleQ(lr=lr)) for lr in (0.1, 0.5)]
+    m = lock(0)
+    fits = bm.fit_many(agents, m, 30, seeds=3, engine="compiled")
+    assert [fit.learner.lr for fit in fits] == [0.1, 0.5]
+    assert not hasattr(agents[0], "policy_")
+    with pytest.raises(ValueError, match="agent has 2 entries, but another list has 3"):
+        bm.fit_many(agents, m, 30, seeds=[0, 1, 2])
+    with pytest.raises(ValueError, match="needs agents of blockmdp, and a BlockMDP"):
+        bm.fit_many(agents, ["CartPole-v1"], 30, seeds=0)
+    with pytest.raises(ValueError, match="engine must be 'auto', 'compiled' or 'cuda'"):
+        bm.fit_many(agents, m, 30, seeds=0, engine="gpu")
+
+
+@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_cuda_is_one_clear_error():
+    with pytest.raises(ValueError, match=r"engine='cuda' cannot be used: no NVIDIA GPU was found"):
+        bm.fit_many(bm.Tabular(), lock(0), 10, seeds=0, engine="cuda")
+    assert bm.fit_many(bm.Tabular(), lock(0), 10, seeds=0)[0].returns_.shape == (10,)
+
+
+def check_cuda():
+    """Compare the kernel with the CPU, on the simulator or on a GPU."""
+    bits, normals = [lock(s) for s in range(3)], [lock(s, bm.lock_gaussian) for s in range(3)]
+    own = bm.comblock(horizon=3)
+    seeds = [7, 8, 9]
+    check_many(bm.Tabular(bm.OracleQ(lr=0.3)), bits, 12, seeds, "cuda")
+    check_many(bm.URL(bm.oracles.pca_kmeans(), bm.OracleQ(), batch=40), normals, 6, seeds, "cuda")
+    check_many(bm.URL(bm.oracles.gmm(), bm.OracleQ(), batch=40), bits, 6, seeds, "cuda")
+    check_many(bm.URL(learner=bm.OracleQ(), retrain_every=4, batch=40), bits, 8, seeds, "cuda")
+    levels = bm.URL(bm.oracles.pca_kmeans(), bm.OracleQ(), batch=40, pool_levels=False)
+    check_many(levels, [own] * 2, 6, [1, 2], "cuda")
+    check_many(bm.PCID(n=40), bits, 6, seeds, "cuda")
+    mixed = [bm.Tabular(bm.OracleQ(lr=0.3)), bm.Tabular(bm.PSRL()), bm.PCID(n=40)]
+    check_many(mixed, bits, 6, seeds, "cuda")
+    for agent, problem, words in (
+        (bm.OnlineURL(), bits[0], "OnlineURL learns its decoder in each episode"),
+        (bm.URL(evaluation=5), bits[0], "evaluation=5 draws trajectories after the last episode"),
+        (bm.Tabular(on="observation"), bits[0], "linear or quadratic scores"),
+        (bm.PCID(n=40), bm.exogenous_lock(horizon=3), "cannot draw the observations of"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            bm.fit_many(agent, problem, 5, seeds=0, engine="cuda")
+        bm.fit_many(agent, problem, 5, seeds=0)
+
+
+def test_the_kernel_gives_the_same_in_the_simulator():
+    """In a process of its own: numba reads these variables when it is imported."""
+    variables = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    python("import test_cuda; test_cuda.check_cuda()", env=variables)
+
+
+@pytest.mark.cuda
+def test_the_kernel_gives_the_same_on_a_gpu():
+    check_cuda()
+
+
+@pytest.mark.cuda
+def test_100_random_fits_on_a_gpu():
+    """Logarithms and powers are rounded differently there, so a few learners may choose otherwise
+    after a while; the others must learn the same, bit for bit.
+    """
+    draw = random.Random(0)
+    agents, problems, seeds = [], [], []
+    for i in range(100):
+        make = draw.choice([bm.lock_bernoulli, bm.random_block_mdp])
+        agents.append(bm.Tabular(LEARNERS[i % len(LEARNERS)]))
+        problems.append(make(horizon=4, seed=draw.randrange(10**6)))
+        seeds.append(draw.randrange(10**6))
+    fits = bm.fit_many(agents, problems, 1000, seeds, engine="cuda")
+    same = {}
+    for agent, problem, seed, fit in zip(agents, problems, seeds, fits):
+        alone = copy.copy(agent).fit(problem, 1000, seed)
+        equal = np.array_equal(alone.returns_, fit.returns_)
+        same.setdefault(type(agent.learner).__name__, []).append(equal)
+    print({name: f"{sum(each)} of {len(each)}" for name, each in same.items()}, file=sys.stderr)
+    assert all(all(same[name]) for name in ("OracleQ", "QLearning", "UCBVI", "DelayedQ", "RMAX"))
+    assert np.mean([np.mean(each) for each in same.values()]) > 0.9

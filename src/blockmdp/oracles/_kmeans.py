@@ -2,8 +2,7 @@
 
 The algorithm is that of scikit-learn's KMeans. Of several candidates for the next centre, the one
 that leaves the smallest sum of squares is taken. An empty cluster takes the point that is farthest
-from its centre. Points are stored by coordinates, (d, n): the inner loops run over points, so the
-compiler vectorises them without changing the order of any sum, and all CPUs give the same clusters.
+from its centre. All sums have a fixed order, so all CPUs give the same clusters.
 """
 
 from __future__ import annotations
@@ -28,11 +27,18 @@ class Clusters(NamedTuple):
     n_iter: int
 
 
-class Sums(NamedTuple):
-    """The sum of the points of each cluster, and their number. Changed in place."""
+class Partition(NamedTuple):
+    """The cluster of each point, and what is known of its distance from the centres.
 
-    points: Any  # (K, d)
-    sizes: Any  # (K,)
+    The bounds (Elkan 2003) change by as much as the centres move, so most distances need not be
+    computed. Changed in place.
+    """
+
+    labels: Any  # (n,)
+    upper: Any  # (n,) bound of the distance from the point's own centre
+    lower: Any  # (K, n) bound of the distance from each other centre; inf for its own
+    sums: Any  # (K, d) sum of the points of each cluster
+    sizes: Any  # (K,) and their number
 
 
 @jit
@@ -43,27 +49,30 @@ def kmeans(x, K, n_init, max_iter, tol, key):
     sum to less than `tol` times the variance of a coordinate.
     """
     n, d = x.shape
-    columns = np.empty((d, n))
-    middle = np.zeros(d)
+    columns = np.ascontiguousarray(x.T)
     variance = 0.0
     for j in range(d):
+        mean = 0.0
         for i in range(n):
-            middle[j] += x[i, j] / n
+            mean += columns[j, i] / n
         for i in range(n):
-            columns[j, i] = x[i, j] - middle[j]  # around 0, products lose fewer digits
-            variance += columns[j, i] * columns[j, i] / (n * d)
+            variance += (columns[j, i] - mean) * (columns[j, i] - mean) / (n * d)
     best = Clusters(np.empty((0, 0)), np.empty(0, np.int64), np.inf, 0)
     for start in range(n_init):
         C = seeds(columns, K, np.uint64(child(key, start)))
-        found = lloyd(columns, C, max_iter, tol * variance)
+        found = lloyd(x, C, max_iter, tol * variance)
         if found.inertia < best.inertia:
             best = found
-    return Clusters(best.centres + middle, best.labels, best.inertia, best.n_iter)
+    return best
 
 
 @jit
 def seeds(columns, K, key):
-    """Draw K centres (K, d) by k-means++."""
+    """Draw K centres (K, d) by k-means++.
+
+    columns: (d, n). The inner loops run over points, so the compiler can vectorise them without
+    changing the order of a sum.
+    """
     d, n = columns.shape
     C = np.empty((K, d))
     nearest = np.empty(n)  # squared distance of each point from the nearest centre
@@ -110,97 +119,108 @@ def distances(columns, c, out):
 
 
 @jit
-def lloyd(columns, C, max_iter, tol):
+def lloyd(x, C, max_iter, tol):
     """Move the centres C (K, d) to the means of their points, again and again."""
-    d, n = columns.shape
+    n, d = x.shape
     K = len(C)
-    labels = np.full(n, -1, np.int64)
-    sums = Sums(np.zeros((K, d)), np.zeros(K))
+    moves = np.zeros(K)
+    now = Partition(
+        np.zeros(n, np.int64), np.full(n, np.inf), np.zeros((K, n)), np.zeros((K, d)), np.zeros(K)
+    )
+    for i in range(n):  # all points begin in the first cluster
+        put(x, i, 0, 1.0, now)
+    now.lower[0, :] = np.inf
     n_iter = 0
     moved = np.inf
-    while assign(columns, C, labels, sums) and n_iter < max_iter and moved > tol:
-        fill_empty(columns, C, labels, sums)
+    while (assign(x, C, moves, now) or n_iter == 0) and n_iter < max_iter and moved > tol:
+        fill_empty(x, C, now)
         n_iter += 1
         moved = 0.0
         for k in range(K):
-            if sums.sizes[k] > 0.0:
+            square = 0.0
+            if now.sizes[k] > 0.0:
                 for j in range(d):
-                    mean = sums.points[k, j] / sums.sizes[k]
-                    moved += (mean - C[k, j]) * (mean - C[k, j])
+                    mean = now.sums[k, j] / now.sizes[k]
+                    square += (mean - C[k, j]) * (mean - C[k, j])
                     C[k, j] = mean
+            moves[k] = math.sqrt(square)
+            moved += square
     inertia = 0.0
     for i in range(n):
-        inertia += distance(columns, i, C, labels[i])
-    return Clusters(C, labels, inertia, n_iter)
+        inertia += square_distance(x, i, C, now.labels[i])
+    return Clusters(C, now.labels, inertia, n_iter)
 
 
 @jit
-def assign(columns, C, labels, sums):
-    """Label each point with its nearest centre c; return whether a label changed.
+def assign(x, C, moves, now):
+    """Label each point with its nearest centre, the first of several; return if a label changed.
 
-    |x - c|^2 is smallest where |c|^2 / 2 - c . x is.
+    moves: (K,), how far the centres have moved since the last call.
     """
-    K, d = C.shape
-    n = len(labels)
-    best = np.full(n, np.inf)
-    nearest = np.zeros(n, np.int64)
-    scores = np.empty(n)
+    n, K = len(x), len(C)
+    labels, upper, lower = now.labels, now.upper, now.lower
+    others = np.full(n, np.inf)  # bound of the distance from any other centre
     for k in range(K):
-        scores[:] = 0.0
-        half = 0.0
-        for j in range(d):
-            c = C[k, j]
-            half += 0.5 * c * c
-            for i in range(n):
-                scores[i] -= c * columns[j, i]
         for i in range(n):
-            score = half + scores[i]
-            nearest[i] = k if score < best[i] else nearest[i]
-            best[i] = min(score, best[i])
+            lower[k, i] -= moves[k]
+            others[i] = min(others[i], lower[k, i])
     changed = False
     for i in range(n):
-        if nearest[i] != labels[i]:
-            changed = True
-            move(columns, i, nearest[i], labels, sums)
+        old = labels[i]
+        upper[i] += moves[old]
+        if upper[i] >= others[i]:
+            upper[i] = math.sqrt(square_distance(x, i, C, old))
+        if upper[i] >= others[i]:
+            lower[old, i] = upper[i]
+            for k in range(K):
+                if k != old and lower[k, i] <= upper[i]:
+                    near = math.sqrt(square_distance(x, i, C, k))
+                    lower[k, i] = near
+                    if near < upper[i] or (near == upper[i] and k < labels[i]):
+                        upper[i] = near
+                        labels[i] = k
+            lower[labels[i], i] = np.inf
+            if labels[i] != old:
+                changed = True
+                put(x, i, old, -1.0, now)
+                put(x, i, labels[i], 1.0, now)
     return changed
 
 
 @jit
-def fill_empty(columns, C, labels, sums):
-    """Give each empty cluster the point that is farthest from its centre, if there is one."""
+def fill_empty(x, C, now):
+    """Give each empty cluster the point that is farthest from its centre."""
     for k in range(len(C)):
-        if sums.sizes[k] == 0.0:
-            farthest = 0
+        if now.sizes[k] == 0.0:
+            farthest = -1
             most = 0.0
-            for i in range(len(labels)):
-                square = distance(columns, i, C, labels[i])
-                if square > most:
+            for i in range(len(x)):
+                square = square_distance(x, i, C, now.labels[i])
+                if square > most and now.sizes[now.labels[i]] > 1.0:
                     most = square
                     farthest = i
-            if most > 0.0:
-                move(columns, farthest, k, labels, sums)
-                C[k] = columns[:, farthest]
+            if farthest >= 0:
+                put(x, farthest, now.labels[farthest], -1.0, now)
+                put(x, farthest, k, 1.0, now)
+                now.labels[farthest] = k
+                now.upper[farthest] = np.inf
+                now.lower[:, farthest] = 0.0
+                now.lower[k, farthest] = np.inf
 
 
 @inlined
-def move(columns, i, k, labels, sums):
-    """Move point i to cluster k."""
-    old = labels[i]
-    for j in range(len(columns)):
-        if old >= 0:
-            sums.points[old, j] -= columns[j, i]
-        sums.points[k, j] += columns[j, i]
-    if old >= 0:
-        sums.sizes[old] -= 1.0
-    sums.sizes[k] += 1.0
-    labels[i] = k
+def put(x, i, k, sign, now):
+    """Add point i to cluster k, or with the sign -1 take it away."""
+    now.sizes[k] += sign
+    for j in range(x.shape[1]):
+        now.sums[k, j] += sign * x[i, j]
 
 
 @inlined
-def distance(columns, i, C, k):
+def square_distance(x, i, C, k):
     """Return the squared distance of point i from centre k."""
     total = 0.0
-    for j in range(len(columns)):
-        t = columns[j, i] - C[k, j]
+    for j in range(x.shape[1]):
+        t = x[i, j] - C[k, j]
         total += t * t
     return total

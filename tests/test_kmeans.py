@@ -77,13 +77,11 @@ def test_empty_clusters_take_the_farthest_points():
 def test_bounds_of_distances_change_nothing(name):
     x, K = DATA[name]
     start = x[:: len(x) // K][:K].copy()
-    C, labels = start.copy(), None
-    for n_iter in range(100):
-        new = distances(x, C).argmin(axis=1)
-        if np.array_equal(new, labels):
-            break
-        labels = new
+    C, labels, n_iter = start.copy(), distances(x, start).argmin(axis=1), 0
+    while n_iter == 0 or not np.array_equal(labels, distances(x, C).argmin(axis=1)):
+        labels = distances(x, C).argmin(axis=1)
         C = np.array([x[labels == k].mean(axis=0) for k in range(K)])
+        n_iter += 1
     found = _kmeans.lloyd(x, start, 300, 0.0)
     assert found.labels.tolist() == labels.tolist()
     assert found.n_iter == n_iter > 1

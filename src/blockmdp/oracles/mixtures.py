@@ -28,6 +28,12 @@ __all__ = ["AutoOracle", "BernoulliMixture", "GaussianMixture", "SphericalMixtur
 Array = NDArray[np.float64]
 
 
+class InvalidParameterError(ValueError):
+    """A parameter is wrong for any data, which `fit_oracle` tells by the name of this class: it is
+    scikit-learn's, where it is private.
+    """
+
+
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     """What the mixtures share: everything but the distribution of a component."""
 
@@ -117,7 +123,10 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _log_joint(self, X: Any) -> Array:
         """Return log p(x, k), (n, K)."""
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        return self._joint(self._validated(X, reset=False))
+
+    def _joint(self, X: Array) -> Array:
+        """Return log p(x, k), (n, K), for data that were checked."""
         W, b = self._scores()
         return np.asarray(X @ W.T + b + self._shared_term(X), np.float64)
 
@@ -451,7 +460,7 @@ class GaussianMixture(_Mixture):
 
     def _best_fit(self, X: Array, random: Any) -> GaussianFit:
         if self.covariance_type not in TYPES:
-            raise ValueError(
+            raise InvalidParameterError(
                 f"covariance_type must be one of {', '.join(TYPES)}, got {self.covariance_type!r}"
             )
         K = int(self.n_components)
@@ -510,9 +519,7 @@ class GaussianMixture(_Mixture):
     def _log_det(self) -> Array:
         return np.asarray(np.log(np.diagonal(self._W, axis1=1, axis2=2)).sum(axis=1), np.float64)
 
-    def _log_joint(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
+    def _joint(self, X: Array) -> Array:
         squares = [((X - m) @ W.T) ** 2 for m, W in zip(self.means_, self._W)]
         away = np.stack([each.sum(axis=1) for each in squares], axis=1)
         c = np.log(self.weights_) + self._log_det() - 0.5 * X.shape[1] * math.log(2 * math.pi)
@@ -612,7 +619,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator_ = best
         last = best[-1] if hasattr(best, "steps") else best
         self.n_labels_ = int(getattr(last, "n_clusters", 0) or last.n_components)
-        self.labels_ = self.predict(everything)
+        self.labels_ = np.asarray(best.predict(everything), np.int64)
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -664,7 +671,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                         better = candidate
                         self.path_.append((r.shape[1], candidate.score))
                         break
-        mixture.set_params(n_components=now.r.shape[1])
+        mixture.n_components = now.r.shape[1]
         mixture._validated(X, reset=True)
         mixture._set_parameters(mixture._em(X, now.r))
         return mixture, now.score
@@ -705,7 +712,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         penalty = self._cost(self.caution, parameters, n * d)
         if n < 4 * d:
             return None, -math.inf
-        residuals = X - spherical.means_[spherical.predict(X)]
+        residuals = X - spherical.means_[spherical._joint(X).argmax(axis=1)]
         covariance = residuals.T @ residuals / n + spherical.reg_covar * np.eye(d)
         gain = 0.5 * n * (d * math.log(spherical.variance_) - np.linalg.slogdet(covariance)[1])
         if gain < self.caution * d * (d + 1) / 2:

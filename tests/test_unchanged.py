@@ -94,7 +94,7 @@ HASHES = {
     "URL": ("2b2ec985b1c86f26", "3f6fa47d92a3f199"),
     "URL, exogenous noise": ("3b55c44be2607a4e", "9c610bec5f91b597"),
     "URL, k-means": ("2ebf98c75993dc7f", "c3eee5c94a4a4c63"),
-    "URL, mixture": ("b8475492a3f262f2", "a486f3494f21048c"),
+    "URL, mixture": ("b8475492a3f262f2", "22265e1d2f447964"),
     "URL, DBSCAN": ("c79aae54d48370d4", "a3bf17bcf7ba3725"),
     "URL, retrained": ("850b492757cb3e9b", "025f62b61b9554e4"),
     "URL, theory": ("cdead7b1f5591afe", "af1a583e2c1cc761"),

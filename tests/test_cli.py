@@ -136,7 +136,7 @@ def test_bash_completes_commands_options_and_values(capsys):
     script = capsys.readouterr().out
     assert complete(script, "blockmdp", "co") == ["compare", "completion"]
     assert complete(script, "blockmdp", "plot", "--y", "") == [
-        *("average", "sliding", "value", "regret")
+        *("average", "sliding", "value", "regret", "accuracy", "labels")
     ]
     assert complete(script, "blockmdp", "plot", "results", "--st") == ["--study"]
     assert complete(script, "blockmdp", "list", "l") == ["learners"]

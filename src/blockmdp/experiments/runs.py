@@ -33,10 +33,11 @@ from blockmdp.history import FEW, next_checkpoint
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
-    from blockmdp.agents import Agent
+    from blockmdp.agents import Agent, DecodingAgent
 
 __all__ = [
     "Curve",
+    "Decoding",
     "Outcome",
     "Values",
     "environment",
@@ -56,6 +57,7 @@ THREADS = (
 
 
 MOST_BYTES = 2**20  # of a curve, unpacked; about 200 points have 5,000
+OBSERVATIONS = 300  # of each level, to measure a decoder with
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +115,35 @@ class Values:
         return cls(trajectories, value.view("<f8"))
 
 
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """How well the decoder of a run tells latent states apart.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (H + 1,)
+        How many different labels the observations of each level got.
+    accuracy : ndarray of shape (H + 1,)
+        Accuracy at each level; see `blockmdp.measures.accuracy`.
+    """
+
+    labels: NDArray[np.int64]
+    accuracy: NDArray[np.float64]
+
+    def to_bytes(self) -> bytes:
+        """Return the arrays as compressed bytes."""
+        return _packed(self.labels, self.accuracy)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Decoding:
+        """Return what `to_bytes` wrote."""
+        labels, accuracy = _unpacked(data, 2)
+        accuracy = accuracy.view("<f8")
+        if not ((labels >= 1) & (accuracy >= 0) & (accuracy <= 1)).all():
+            raise ValueError("these are no accuracies")
+        return cls(labels, accuracy)
+
+
 def _packed(*arrays: NDArray[Any]) -> bytes:
     return zlib.compress(b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays))
 
@@ -158,6 +189,10 @@ class Outcome:
         that is no `blockmdp.Agent`.
     values : bytes
         `Values` of the policies before, as bytes; empty if there are none.
+    accuracy : float or None
+        Accuracy of the decoder at its worst level; None without a decoder, or for a black box.
+    decoding : bytes
+        `Decoding` of all levels, as bytes; empty if there is none.
     seconds : float
         Time that the run took.
     environment : dict
@@ -174,6 +209,8 @@ class Outcome:
     optimal: float | None = None
     value: float | None = None
     values: bytes = b""
+    accuracy: float | None = None
+    decoding: bytes = b""
     seconds: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
 
@@ -188,7 +225,7 @@ class Outcome:
         """Return the outcome that `to_json` wrote; ValueError if it is none."""
         try:
             values = json.loads(text)
-            for key in ("curve", "values"):
+            for key in ("curve", "values", "decoding"):
                 values[key] = bytes.fromhex(values[key])
         except (ValueError, TypeError, KeyError):
             raise ValueError("it cannot be read as an outcome") from None
@@ -202,6 +239,8 @@ class Outcome:
             Curve.from_bytes(outcome.curve)
         if outcome.values:
             Values.from_bytes(outcome.values)
+        if outcome.decoding:
+            Decoding.from_bytes(outcome.decoding)
         return outcome
 
 
@@ -214,6 +253,7 @@ _TYPES: dict[str, Any] = {
     "ledger": dict,
     "optimal": float | int | None,
     "value": float | int | None,
+    "accuracy": float | int | None,
     "seconds": float | int,
     "environment": dict,
 }
@@ -258,7 +298,7 @@ def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -
 
 def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
     # here, because who looks at results need not wait for them
-    from blockmdp.agents import Agent
+    from blockmdp.agents import Agent, DecodingAgent
     from blockmdp.checkpoints import CheckpointError
 
     problem = _problem(config["problem"], seed)
@@ -287,6 +327,8 @@ def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str
     window = config["solved"]["window"]
     final = float(returns[0 if window == "all" else -window :].mean())
     exact = _exact(agent) if recorded else {}
+    if recorded and isinstance(agent, DecodingAgent):
+        exact |= _decoding(agent)
     if by_value:
         solved_at, final = agent.solved_from(config["solved"]["share"]), exact["value"]
     else:
@@ -328,6 +370,31 @@ def _exact(agent: Agent) -> dict[str, Any]:
     values = measures.values(agent.mdp_, few, None, agent.seed_)
     at = np.array([snapshot.trajectories for snapshot in few])
     return {"value": agent.value(), "values": Values(at, values).to_bytes()}
+
+
+def _decoding(agent: DecodingAgent) -> dict[str, Any]:
+    """Measure the decoder of a fit, on fresh observations that nothing else depends on."""
+    from blockmdp import measures
+
+    mdp, decoder = agent.mdp_, agent.policy_.decoder
+    if mdp is None or decoder is None:
+        return {}
+    C = measures.confusion(mdp, decoder, max(OBSERVATIONS // mdp.n_states, 10), agent.seed_)
+    reachable = _reachable(mdp)
+    accuracy = measures.accuracy(C, reachable)
+    labels = (C * reachable[:, :, None]).any(axis=1).sum(axis=1)
+    return {
+        "accuracy": float(accuracy.min()),
+        "decoding": Decoding(labels, accuracy).to_bytes(),
+    }
+
+
+def _reachable(mdp: BlockMDP) -> NDArray[np.bool_]:
+    """Return which states can be visited at each level, (H + 1, S), in time linear in H."""
+    levels = [mdp.initial > 0]
+    for step in mdp.transitions:
+        levels.append((step[levels[-1]] > 0).any(axis=(0, 1)))
+    return np.array(levels)
 
 
 def _threshold(solved: dict[str, Any], best: float | None) -> float | None:

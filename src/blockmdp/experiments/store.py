@@ -29,7 +29,7 @@ from blockmdp.experiments.settings import Run
 __all__ = ["FILE", "Row", "Store"]
 
 FILE = "runs.sqlite"
-FORMAT = 3  # 2 had no table `exact`
+FORMAT = 4  # 2 had no table `exact`, 3 no table `decoding`
 BLOCK = 1024  # rows copied at a time from a damaged file; each takes at least 64 bytes
 COMMIT_EVERY = 0.2  # seconds for which runs are collected before they are committed
 REPAIR = "run the study again to repair it"
@@ -48,6 +48,9 @@ _EXACT = """
 CREATE TABLE exact (
     key TEXT PRIMARY KEY, optimal REAL, value REAL, "values" BLOB, checksum TEXT);
 """
+_DECODING = """
+CREATE TABLE decoding (key TEXT PRIMARY KEY, accuracy REAL, levels BLOB, checksum TEXT);
+"""
 _COLUMNS = {
     "studies": ("name", "document", "folder", "updated"),
     "runs": (
@@ -57,6 +60,7 @@ _COLUMNS = {
     "curves": ("key", "curve"),
     "settings": ("key", "content"),
     "exact": ("key", "optimal", "value", '"values"'),
+    "decoding": ("key", "accuracy", "levels"),
 }
 
 
@@ -91,6 +95,8 @@ class Row(NamedTuple):
         Optimal value of the problem; None if it is unknown.
     value : float or None, default=None
         Value of the final policy; None if it is unknown.
+    accuracy : float or None, default=None
+        Accuracy of the decoder at its worst level; None if it is unknown.
     """
 
     key: str
@@ -107,6 +113,7 @@ class Row(NamedTuple):
     environment: str
     optimal: float | None = None
     value: float | None = None
+    accuracy: float | None = None
 
 
 class Store:
@@ -208,9 +215,8 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            old = self._has_tables(connection)
-            if _schema(connection) != _SCHEMA:
-                new = _EXACT if old else _TABLES + _EXACT
+            self._has_tables(connection)
+            if new := "".join(_SCRIPTS[_SCHEMAS.index(_schema(connection)) :]):
                 connection.executescript(f"BEGIN; {new} PRAGMA user_version={FORMAT}; COMMIT;")
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
@@ -226,7 +232,7 @@ class Store:
         if version > FORMAT:
             raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
         schema = _schema(connection)
-        if schema and schema not in (_SCHEMA, _SCHEMA_2):
+        if schema not in _SCHEMAS:
             raise sqlite3.DatabaseError("its tables are not those of a store")
         if schema and 0 < version < 2:
             raise StoreError(f"{self.path} was written by an older blockmdp: choose another --out")
@@ -288,6 +294,8 @@ class Store:
             if o.error is None:
                 self._insert("curves", (row[0], o.curve))
                 self._insert("exact", (row[0], o.optimal, o.value, o.values))
+                if o.decoding:
+                    self._insert("decoding", (row[0], o.accuracy, o.decoding))
         self.settle()
 
     def settle(self) -> None:
@@ -362,11 +370,11 @@ class Store:
                 connection.executemany(
                     f"DELETE FROM {table} WHERE rowid=?", [(n,) for n, _ in found]
                 )
-            keys = [(key,) for _, key in bad["exact"]]
+            keys = [(key,) for _, key in bad["exact"] + bad["decoding"]]
             inexact = connection.executemany("DELETE FROM runs WHERE key=?", keys).rowcount
             finished = "FROM runs WHERE error IS NULL"
             bare = connection.execute(f"DELETE {finished} AND key NOT IN (SELECT key FROM curves)")
-            for table in ("curves", "exact"):
+            for table in ("curves", "exact", "decoding"):
                 connection.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key {finished})")
         runs = len(bad["runs"]) + max(inexact, 0) + bare.rowcount
         others = len(bad["settings"] + bad["studies"])
@@ -388,13 +396,14 @@ class Store:
     def rows(self, exact: bool = True) -> list[Row]:
         """Return all runs that match their checksum, and warn about the others.
 
-        exact: whether to read optimal and final values too.
+        exact: whether to read optimal and final values and accuracies too.
         """
         rows = self._all("runs")
         known = self._exact() if exact else {}
+        decoders = self._decoding() if exact else {}
         nothing = None, None
         good = [
-            Row._make(row + known.get(row[0], nothing)[:2])
+            Row._make(row + known.get(row[0], nothing)[:2] + decoders.get(row[0], nothing)[:1])
             for *start, checksum in rows
             if _checksum(row := tuple(start)) == checksum and _is_sound(row)
         ]
@@ -419,18 +428,35 @@ class Store:
         exact = self._exact()
         return {key: exact[key][2] for key in keys if key in exact and exact[key][2]}
 
+    def decoding(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return how well the decoders of some runs err by key, for those that have any."""
+        decoding = self._decoding()
+        return {key: decoding[key][1] for key in keys if key in decoding}
+
     def with_optimum(self) -> set[str]:
         """Return the keys of all runs whose optimal value is known, or known to be unknown."""
         return set(self._exact())
 
     def _exact(self) -> dict[str, tuple[float | None, float | None, bytes]]:
         """Return optimal value, final value and values along the way of all runs, by key."""
-        if _schema(self._connection) == _SCHEMA_2:
+        return self._by_key("exact", "exact values")
+
+    def _decoding(self) -> dict[str, tuple[float | None, bytes]]:
+        """Return the worst accuracy and all accuracies of the decoders of all runs, by key."""
+        return self._by_key("decoding", "accuracies")
+
+    def _by_key(self, table: str, what: str) -> dict[str, Any]:
+        """Return the rows of a table that earlier versions do not have, and warn about bad ones."""
+        if table not in {name for _, name, *_ in _schema(self._connection)}:
             return {}
-        rows = self._all("exact")
-        good = {row[0]: row[1:-1] for row in rows if _checksum(row[:-1]) == row[-1]}
+        rows = self._all(table)
+        good = {
+            row[0]: row[1:-1]
+            for row in rows
+            if _checksum(row[:-1]) == row[-1] and _have_types(tuple(map(type, row[:-1])), table)
+        }
         if len(good) < len(rows):
-            self._warn_left_out(len(rows) - len(good), "exact values")
+            self._warn_left_out(len(rows) - len(good), what)
         return good
 
     def names(self) -> list[str]:
@@ -495,11 +521,12 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
 
+_SCRIPTS = (_TABLES, _EXACT, _DECODING)  # each version has added one
+_SCHEMAS: list[set[tuple[str, ...]]] = [set()]  # after each of them
 with contextlib.closing(sqlite3.connect(":memory:")) as _memory:
-    _memory.executescript(_TABLES)
-    _SCHEMA_2 = _schema(_memory)
-    _memory.executescript(_EXACT)
-    _SCHEMA = _schema(_memory)
+    for _script in _SCRIPTS:
+        _memory.executescript(_script)
+        _SCHEMAS.append(_schema(_memory))
 
 
 def _names(table: str) -> str:
@@ -578,7 +605,7 @@ def _is_sound(row: tuple[Any, ...]) -> bool:
     checksum.
     """
     return (
-        _have_types(tuple(map(type, row)))
+        _have_types(tuple(map(type, row)), "runs")
         and abs(row[9]) < math.inf  # times
         and abs(row[10]) < math.inf
         and _is_table(row[8], int)
@@ -590,15 +617,20 @@ _TEXT: set[type] = {str}
 _NUMBER: set[type] = {float, int}
 _INTEGER: set[type] = {int}
 _NONE: set[type] = {type(None)}
-_TYPES: tuple[set[type], ...] = (
-    *(_TEXT, _TEXT, _INTEGER, _TEXT | _NONE, _NUMBER | _NONE, _NUMBER | _NONE, _INTEGER | _NONE),
-    *(_INTEGER, _TEXT, _NUMBER, _NUMBER, _TEXT),
-)  # of the columns of `runs`
+_BYTES: set[type] = {bytes}
+_TYPES: dict[str, tuple[set[type], ...]] = {
+    "runs": (
+        *(_TEXT, _TEXT, _INTEGER, _TEXT | _NONE, _NUMBER | _NONE, _NUMBER | _NONE),
+        *(_INTEGER | _NONE, _INTEGER, _TEXT, _NUMBER, _NUMBER, _TEXT),
+    ),
+    "exact": (_TEXT, _NUMBER | _NONE, _NUMBER | _NONE, _BYTES),
+    "decoding": (_TEXT, _NUMBER | _NONE, _BYTES),
+}  # of the columns of each table
 
 
 @functools.lru_cache(maxsize=1024)  # many runs have the same
-def _have_types(types: tuple[type, ...]) -> bool:
-    return all(each in allowed for each, allowed in zip(types, _TYPES))
+def _have_types(types: tuple[type, ...], table: str) -> bool:
+    return all(each in allowed for each, allowed in zip(types, _TYPES[table]))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -70,6 +70,8 @@ class Summary(NamedTuple):
         Mean optimal value of the problem; NaN if it is unknown.
     regret : float
         Mean regret: the optimal value for each trajectory, minus all returns; NaN if it is unknown.
+    accuracy : float
+        Mean accuracy of the decoder at its worst level; NaN without a decoder, or if it is unknown.
     unjudged : str
         Why it cannot be judged whether runs were solved; empty if it can.
     """
@@ -93,6 +95,7 @@ class Summary(NamedTuple):
     value: float
     optimal: float
     regret: float
+    accuracy: float
     unjudged: str = ""
 
 
@@ -117,11 +120,11 @@ def summarise(agents: Sequence[tuple[Setting, Sequence[Row]]]) -> list[Summary]:
     return found
 
 
-_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 11)  # the fields from `solved` to `regret`, of no runs
+_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 12)  # the fields from `solved` to `accuracy`, no runs
 
 
 def _numbers(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
-    """Return the fields from `solved` to `regret` for each n runs."""
+    """Return the fields from `solved` to `accuracy` for each n runs."""
 
     def matrix(values: Iterable[float | None]) -> Array:
         return np.array(list(values), np.float64).reshape(-1, n)  # None becomes NaN
@@ -143,6 +146,7 @@ def _numbers(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[floa
         matrix(row.value for _, row in runs).mean(axis=1),
         matrix(row.optimal for _, row in runs).mean(axis=1),
         matrix(regret(*run) for run in runs).mean(axis=1),
+        matrix(row.accuracy for _, row in runs).mean(axis=1),
     )
     return zip(*(column.tolist() for column in columns))
 
@@ -252,10 +256,13 @@ def columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[s
         "by": [s.measure for s in summaries],
         "final": [_number(s.final, (s.final_low, s.final_high), intervals) for s in summaries],
         "value": [_number(s.value) for s in summaries],
+        "accuracy": [_number(s.accuracy) for s in summaries],
         "failed": [str(s.failed) for s in summaries],
     }
     if set(columns["by"]) == {"returns"}:
         del columns["by"]
+    if set(columns["accuracy"]) <= {"-"}:
+        del columns["accuracy"]
     if set(columns["failed"]) == {"0"}:
         del columns["failed"]
     return [list(columns), *map(list, zip(*columns.values()))]

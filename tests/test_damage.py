@@ -15,7 +15,7 @@ from faults import InProcess, content, mount, select, unmount
 
 from blockmdp.cli import main
 from blockmdp.experiments import Study, driver
-from blockmdp.experiments.runs import Outcome
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.settings import Run
 from blockmdp.experiments.store import FILE, FORMAT, Store
 

@@ -28,7 +28,8 @@ from blockmdp.envs import random_block_mdp
 from blockmdp.experiments import Results, Study, driver, statistics, tuning
 from blockmdp.experiments.catalogue import find, parameters
 from blockmdp.experiments.errors import StoreError, StudyError
-from blockmdp.experiments.runs import Outcome, execute
+from blockmdp.experiments.outcome import Outcome
+from blockmdp.experiments.runs import execute
 from blockmdp.experiments.store import FILE, Store
 
 OWN = """

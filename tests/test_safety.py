@@ -21,8 +21,9 @@ from faults import InProcess
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, StudyError, driver
+from blockmdp.experiments.outcome import Curve, Decoding, Outcome, Values
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Curve, Decoding, Outcome, Values, execute
+from blockmdp.experiments.runs import execute
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import _COLUMNS, FILE, Store, _checksum
 

@@ -17,8 +17,9 @@ from pages import draw_all, opened
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, driver, reporting
 from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.outcome import Curve, Decoding, Outcome, Values
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Curve, Decoding, Outcome, Values, _commit
+from blockmdp.experiments.runs import _commit
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Store
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from blockmdp.experiments.cluster import Cluster
 from blockmdp.experiments.errors import Interrupted, StoreError
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.parts import takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor, Pool
 from blockmdp.experiments.progress import Progress
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.runs import Outcome, optimum
+from blockmdp.experiments.runs import optimum
 from blockmdp.experiments.settings import canonical
 from blockmdp.experiments.store import Store
 

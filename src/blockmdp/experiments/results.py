@@ -18,9 +18,9 @@ from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
 from blockmdp.experiments.errors import StoreError, printable, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
+from blockmdp.experiments.outcome import Curve, Decoding, Values
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.progress import duration, speed
-from blockmdp.experiments.runs import Curve, Decoding, Values
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row, Store
 
@@ -110,11 +110,15 @@ class Results:
             settings = {setting.key: setting for setting in self.study.settings}
             seeds = set(self.study.seeds)
             ended = store.rows(self._exact)
-            rows = [r for r in ended if r.setting in settings and r.seed in seeds]
-        order = {key: i for i, key in enumerate(settings)}
-        rows.sort(key=lambda row: row.seed)
-        rows.sort(key=lambda row: order[row.setting])
-        self.rows: list[tuple[Setting, Row]] = [(settings[row.setting], row) for row in rows]
+        by_setting: dict[str, list[Row]] = {key: [] for key in settings}
+        for row in ended:
+            if row.setting in by_setting and row.seed in seeds:
+                by_setting[row.setting].append(row)
+        self.rows: list[tuple[Setting, Row]] = [
+            (settings[key], row)
+            for key, rows in by_setting.items()
+            for row in (sorted(rows, key=lambda row: row.seed) if len(rows) > 1 else rows)
+        ]
 
     def __repr__(self) -> str:
         return f"<results of {self.study.name}: {len(self.done)} of {len(self.study)} runs done>"

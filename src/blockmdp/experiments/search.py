@@ -21,13 +21,13 @@ from blockmdp.experiments import driver
 from blockmdp.experiments.document import matches
 from blockmdp.experiments.errors import StudyError, printable
 from blockmdp.experiments.labels import agent_label, distinct_labels
-from blockmdp.experiments.parts import Config, complete
+from blockmdp.experiments.outcome import Outcome
+from blockmdp.experiments.parts import complete
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor
 from blockmdp.experiments.ranges import draw, points, size, space
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.runs import Outcome
-from blockmdp.experiments.settings import Run, Setting
+from blockmdp.experiments.settings import Config, Run, Setting
 from blockmdp.experiments.store import Row, Store
 from blockmdp.experiments.study import MAX_RUNS, Study
 

@@ -15,15 +15,15 @@ import marshal
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from blockmdp.checks import warn as warn_user
 from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.lock import Lock
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.settings import Run
 
 __all__ = ["FILE", "Row", "Store"]
@@ -401,11 +401,10 @@ class Store:
         rows = self._all("runs")
         known = self._exact() if exact else {}
         decoders = self._decoding() if exact else {}
-        nothing = None, None
+        nothing = None, None, None
         good = [
-            Row._make(row + known.get(row[0], nothing)[:2] + decoders.get(row[0], nothing)[:1])
-            for *start, checksum in rows
-            if _checksum(row := tuple(start)) == checksum and _is_sound(row)
+            Row._make(row + known.get(row[0], nothing)[1:3] + decoders.get(row[0], nothing)[1:2])
+            for row in _good("runs", rows)
         ]
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), "runs")
@@ -426,35 +425,31 @@ class Store:
     def values(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values along some runs by key, for those that have any."""
         exact = self._exact()
-        return {key: exact[key][2] for key in keys if key in exact and exact[key][2]}
+        return {key: exact[key][3] for key in keys if key in exact and exact[key][3]}
 
     def decoding(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return how well the decoders of some runs err by key, for those that have any."""
         decoding = self._decoding()
-        return {key: decoding[key][1] for key in keys if key in decoding}
+        return {key: decoding[key][2] for key in keys if key in decoding}
 
     def with_optimum(self) -> set[str]:
         """Return the keys of all runs whose optimal value is known, or known to be unknown."""
         return set(self._exact())
 
-    def _exact(self) -> dict[str, tuple[float | None, float | None, bytes]]:
-        """Return optimal value, final value and values along the way of all runs, by key."""
+    def _exact(self) -> dict[str, tuple[Any, ...]]:
+        """Return key, optimal value, final value and values along the way of all runs, by key."""
         return self._by_key("exact", "exact values")
 
-    def _decoding(self) -> dict[str, tuple[float | None, bytes]]:
-        """Return the worst accuracy and all accuracies of the decoders of all runs, by key."""
+    def _decoding(self) -> dict[str, tuple[Any, ...]]:
+        """Return key, worst accuracy and all accuracies of the decoders of all runs, by key."""
         return self._by_key("decoding", "accuracies")
 
-    def _by_key(self, table: str, what: str) -> dict[str, Any]:
+    def _by_key(self, table: str, what: str) -> dict[str, tuple[Any, ...]]:
         """Return the rows of a table that earlier versions do not have, and warn about bad ones."""
         if table not in {name for _, name, *_ in _schema(self._connection)}:
             return {}
         rows = self._all(table)
-        good = {
-            row[0]: row[1:-1]
-            for row in rows
-            if _checksum(row[:-1]) == row[-1] and _have_types(tuple(map(type, row[:-1])), table)
-        }
+        good = {row[0]: row for row in _good(table, rows)}
         if len(good) < len(rows):
             self._warn_left_out(len(rows) - len(good), what)
         return good
@@ -600,16 +595,24 @@ def _as_stored(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-def _is_sound(row: tuple[Any, ...]) -> bool:
-    """Whether a run could have been written by `Store.add`; a stranger may have computed the
-    checksum.
+def _good(table: str, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the rows that match their checksum and are sound, without the checksum."""
+    good = [row[:-1] for row in rows if _checksum(row[:-1]) == row[-1]]
+    if not good or _are_sound(table, zip(*good)):  # all at once, in a quarter of the time
+        return good
+    return [row for row in good if _are_sound(table, zip(row))]
+
+
+def _are_sound(table: str, columns: Iterable[Sequence[Any]]) -> bool:
+    """Whether rows could have been written by `Store.add`; a stranger may have computed the
+    checksums.
     """
+    by_name = dict(zip(_COLUMNS[table], columns))
     return (
-        _have_types(tuple(map(type, row)), "runs")
-        and abs(row[9]) < math.inf  # times
-        and abs(row[10]) < math.inf
-        and _is_table(row[8], int)
-        and _is_table(row[11], str)
+        all(set(map(type, by_name[name])) <= allowed for name, allowed in _TYPES[table].items())
+        and all(math.isfinite(x) for name in _FINITE & by_name.keys() for x in by_name[name])
+        and all(_is_table(text, int) for text in set(by_name.get("ledger", ())))
+        and all(_is_table(text, str) for text in set(by_name.get("environment", ())))
     )
 
 
@@ -618,19 +621,23 @@ _NUMBER: set[type] = {float, int}
 _INTEGER: set[type] = {int}
 _NONE: set[type] = {type(None)}
 _BYTES: set[type] = {bytes}
-_TYPES: dict[str, tuple[set[type], ...]] = {
-    "runs": (
-        *(_TEXT, _TEXT, _INTEGER, _TEXT | _NONE, _NUMBER | _NONE, _NUMBER | _NONE),
-        *(_INTEGER | _NONE, _INTEGER, _TEXT, _NUMBER, _NUMBER, _TEXT),
-    ),
-    "exact": (_TEXT, _NUMBER | _NONE, _NUMBER | _NONE, _BYTES),
-    "decoding": (_TEXT, _NUMBER | _NONE, _BYTES),
-}  # of the columns of each table
-
-
-@functools.lru_cache(maxsize=1024)  # many runs have the same
-def _have_types(types: tuple[type, ...], table: str) -> bool:
-    return all(each in allowed for each, allowed in zip(types, _TYPES[table]))
+_TYPES: dict[str, dict[str, set[type]]] = {
+    "runs": {
+        **dict.fromkeys(("key", "setting", "ledger", "environment"), _TEXT),
+        **dict.fromkeys(("seed", "trajectories"), _INTEGER),
+        **dict.fromkeys(("average", "final"), _NUMBER | _NONE),
+        **dict.fromkeys(("seconds", "finished"), _NUMBER),
+        "error": _TEXT | _NONE,
+        "solved_at": _INTEGER | _NONE,
+    },
+    "exact": {
+        **dict.fromkeys(("optimal", "value"), _NUMBER | _NONE),
+        "key": _TEXT,
+        '"values"': _BYTES,
+    },
+    "decoding": {"key": _TEXT, "accuracy": _NUMBER | _NONE, "levels": _BYTES},
+}
+_FINITE = {"seconds", "finished"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -644,5 +651,9 @@ def _is_table(text: str, of: type) -> bool:
 
 
 def _checksum(row: Iterable[Any]) -> str:
-    plain = marshal.dumps(tuple(row), 0)  # version 0: equal values give equal bytes
-    return hashlib.blake2b(plain, digest_size=8).hexdigest()
+    digest = _DIGEST.copy()
+    digest.update(marshal.dumps(tuple(row), 0))  # version 0: equal values give equal bytes
+    return digest.hexdigest()
+
+
+_DIGEST = hashlib.blake2b(digest_size=8)  # a copy is made faster

@@ -8,10 +8,9 @@ from typing import Any
 
 from blockmdp.experiments.errors import StoreError, StudyError
 from blockmdp.experiments.labels import varying
-from blockmdp.experiments.parts import SOURCE
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.search import optuna_version, score, search
-from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.settings import SOURCE, Setting
 from blockmdp.experiments.study import Study
 from blockmdp.experiments.toml import to_toml
 

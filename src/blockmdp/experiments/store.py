@@ -398,17 +398,12 @@ class Store:
 
         exact: whether to read optimal and final values and accuracies too.
         """
-        rows = self._all("runs")
-        known = self._exact() if exact else {}
-        decoders = self._decoding() if exact else {}
-        nothing = None, None, None
-        good = [
-            Row._make(row + known.get(row[0], nothing)[1:3] + decoders.get(row[0], nothing)[1:2])
-            for row in _good("runs", rows)
+        known = {row[0]: row[1:3] for row in self._good("exact")} if exact else {}
+        decoders = {row[0]: row[1:2] for row in self._good("decoding")} if exact else {}
+        return [
+            Row._make(row + known.get(row[0], (None, None)) + decoders.get(row[0], (None,)))
+            for row in self._good("runs")
         ]
-        if len(good) < len(rows):
-            self._warn_left_out(len(rows) - len(good), "runs")
-        return good
 
     def curves(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the curves of some runs by key, and warn about those that are damaged."""
@@ -424,33 +419,30 @@ class Store:
 
     def values(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values along some runs by key, for those that have any."""
-        exact = self._exact()
-        return {key: exact[key][3] for key in keys if key in exact and exact[key][3]}
+        along = {row[0]: row[3] for row in self._good("exact") if row[3]}
+        return {key: along[key] for key in keys if key in along}
 
     def decoding(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return how well the decoders of some runs err by key, for those that have any."""
-        decoding = self._decoding()
-        return {key: decoding[key][2] for key in keys if key in decoding}
+        """Return the accuracies of the decoders of some runs by key, for those that have any."""
+        levels = {row[0]: row[2] for row in self._good("decoding")}
+        return {key: levels[key] for key in keys if key in levels}
 
     def with_optimum(self) -> set[str]:
         """Return the keys of all runs whose optimal value is known, or known to be unknown."""
-        return set(self._exact())
+        return {row[0] for row in self._good("exact")}
 
-    def _exact(self) -> dict[str, tuple[Any, ...]]:
-        """Return key, optimal value, final value and values along the way of all runs, by key."""
-        return self._by_key("exact", "exact values")
-
-    def _decoding(self) -> dict[str, tuple[Any, ...]]:
-        """Return key, worst accuracy and all accuracies of the decoders of all runs, by key."""
-        return self._by_key("decoding", "accuracies")
-
-    def _by_key(self, table: str, what: str) -> dict[str, tuple[Any, ...]]:
-        """Return the rows of a table that earlier versions do not have, and warn about bad ones."""
+    def _good(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table that match their checksum and are sound, and warn about bad
+        ones. Stores of earlier versions do not have all tables.
+        """
         if table not in {name for _, name, *_ in _schema(self._connection)}:
-            return {}
+            return []
         rows = self._all(table)
-        good = {row[0]: row for row in _good(table, rows)}
+        good = [row[:-1] for row in rows if _checksum(row[:-1]) == row[-1]]
+        if good and not _are_sound(table, zip(*good)):  # all at once, in a quarter of the time
+            good = [row for row in good if _are_sound(table, zip(row))]
         if len(good) < len(rows):
+            what = {"exact": "exact values", "decoding": "accuracies"}.get(table, table)
             self._warn_left_out(len(rows) - len(good), what)
         return good
 
@@ -593,14 +585,6 @@ def _as_stored(value: Any) -> Any:
     if isinstance(value, float):
         return None if value != value else value + 0.0
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-def _good(table: str, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows that match their checksum and are sound, without the checksum."""
-    good = [row[:-1] for row in rows if _checksum(row[:-1]) == row[-1]]
-    if not good or _are_sound(table, zip(*good)):  # all at once, in a quarter of the time
-        return good
-    return [row for row in good if _are_sound(table, zip(row))]
 
 
 def _are_sound(table: str, columns: Iterable[Sequence[Any]]) -> bool:

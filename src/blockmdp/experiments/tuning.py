@@ -64,8 +64,8 @@ def tune(
         If the study has ranges and `trials` is None, or Optuna is missing.
     """
     if trials is None and study.ranges:
-        raise StudyError(f"{study.ranges[0]}: is a range: say how many points to try, "
-                         "such as --trials 50")  # fmt: skip
+        raise StudyError(f"{study.name}.toml: {study.ranges[0]}: is a range: say how many points "
+                         "to try, such as --trials 50")  # fmt: skip
     if trials is not None and trials < 1:
         raise StudyError(f"trials must be an integer >= 1, got {trials!r}")
     out = Path("results") / study.name if out is None else Path(out)

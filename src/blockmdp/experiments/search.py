@@ -70,18 +70,7 @@ def optuna_version() -> str:
     return str(optuna.__version__)
 
 
-def search(
-    study: Study,
-    trials: int,
-    out: Path,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    timeout: float | None = None,
-    memory: float | None = None,
-    retry_failed: bool = False,
-    quiet: bool = False,
-) -> Results:
+def search(study: Study, trials: int, out: Path, options: driver.Options) -> Results:
     """Try hyperparameters of each agent in each panel, and keep all runs in a store.
 
     Parameters
@@ -92,8 +81,8 @@ def search(
         Number of points to try for each agent in each panel.
     out : Path
         Directory of the store.
-    jobs, cluster, timeout, memory, retry_failed, quiet
-        As for `Study.run`.
+    options : Options
+        How to run it.
 
     Returns
     -------
@@ -111,15 +100,14 @@ def search(
     if n > MAX_RUNS:
         raise StudyError(f"a study can have at most {MAX_RUNS} runs, and {trials} trials on "
                          f"{len(study.seeds)} tuning seeds have up to {n}")  # fmt: skip
-    options = {"timeout": timeout, "memory": memory, "folder": study.folder}
-    report = _Report(searches, study.seeds, quiet)
+    report = _Report(searches, study.seeds, options.quiet)
     with contextlib.ExitStack() as stack:
         stack.enter_context(driver.interruptible())
         store = stack.enter_context(Store(out, write=True, warn=report.warn))
         store.drop_damaged()
-        store.announce(study=study.name, jobs=jobs or driver.cores())
+        store.announce(study=study.name, jobs=options.jobs or driver.cores())
         known: Known = {
-            row.key: row for row in store.rows() if row.error is None or not retry_failed
+            row.key: row for row in store.rows() if row.error is None or not options.retry_failed
         }
         executor: Executor | None = None
         while active := [s for s in searches if s.start()]:
@@ -128,7 +116,7 @@ def search(
                 if _missing(active, seeds, known):
                     _register(store, study, searches)
                     executor = executor or stack.enter_context(
-                        driver.make_executor(jobs, cluster, options)
+                        driver.make_executor(options, study.folder, out)
                     )
                     for run, outcome in executor.map(_missing(active, seeds, known), store.settle):
                         store.add(run, outcome)

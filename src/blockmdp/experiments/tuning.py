@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from blockmdp.experiments.driver import Options
 from blockmdp.experiments.errors import StoreError, StudyError
 from blockmdp.experiments.labels import varying
 from blockmdp.experiments.results import Results
@@ -73,7 +74,10 @@ def tune(
     if set(numbers) & set(study.seeds):
         raise StoreError(f"tuning uses the seeds from {FIRST_SEED} on: choose others for the study")
     trial = study.on_seeds(numbers, f"{study.name}.tuning")
-    results = trial.run(out, **options) if trials is None else search(trial, trials, out, **options)
+    if trials is None:
+        results = trial.run(out, **options)
+    else:
+        results = search(trial, trials, out, Options(**options))
     best = best_settings(results)
     whole = Study(study.document, folder=study.folder, check=False)
     axes = varying([{"episodes": s.episodes} | s.problem for s in whole.settings])

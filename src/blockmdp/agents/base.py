@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC
 from pathlib import Path
@@ -240,6 +241,10 @@ class Agent(ABC):
         if state.get("_so_far") and hasattr(state["_so_far"][0], "env"):
             state["_so_far"] = None
         return state
+
+    def __copy__(self) -> Self:
+        """Return a copy that shares nothing with this agent: `fit_more` changes its tables."""
+        return copy.deepcopy(self)
 
     def act(self, x: Any, level: int) -> Any:
         """Choose an action by the learnt policy; see `Policy.act`.

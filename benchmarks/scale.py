@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from blockmdp.experiments import Study
-from blockmdp.experiments.runs import Curve, Outcome, Values
+from blockmdp.experiments.outcome import Curve, Outcome, Values
 from blockmdp.experiments.store import Store
 
 GRID = """seeds = 1
@@ -48,6 +48,7 @@ used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 print(f"{1e3 * used / len(study):.2f} ms of CPU time for each run, "
       f"{1e3 * more / len(study):.2f} ms more than the run itself, {after.ru_maxrss // 1024} MB")
 """
+COMMAND = "import sys; from _blockmdp_command import main; sys.exit(main())"  # as installed
 
 
 def main() -> None:
@@ -84,7 +85,7 @@ def _fill(out: Path, study: Study) -> None:
 def _cpu(*words: object) -> float:
     """Return the CPU time of a command, in user mode."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    command = [sys.executable, "-m", "blockmdp.cli", *map(str, words)]
+    command = [sys.executable, "-c", COMMAND, *map(str, words)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 

@@ -60,7 +60,6 @@ def linked_types() -> dict[str, str]:
         "sequence": "collections.abc.Sequence",
         "DataFrame": "pandas.DataFrame",
         "Figure": "matplotlib.figure.Figure",
-        "GaussianMixture": "sklearn.mixture.GaussianMixture",
         "Path": "pathlib.Path",
         "Pipeline": "sklearn.pipeline.Pipeline",
         "RandomState": "numpy.random.RandomState",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blockmdp.experiments import Results, Study
-from blockmdp.experiments.runs import Curve, Outcome
+from blockmdp.experiments.outcome import Curve, Outcome
 from blockmdp.experiments.store import Store
 from blockmdp.paper.claims import claims_of, horizon_slopes
 

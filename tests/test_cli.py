@@ -7,14 +7,17 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import entry_points
 
 import pytest
+from helpers import python
 
 import blockmdp as bm
 from blockmdp import cli
 from blockmdp.agents import progress
 from blockmdp.cli import main
+from blockmdp.experiments import Study
 from blockmdp.experiments.errors import ExecutorError, Interrupted, StoreError, StudyError
 from blockmdp.paper import reproduce
 
@@ -136,7 +139,7 @@ def test_bash_completes_commands_options_and_values(capsys):
     script = capsys.readouterr().out
     assert complete(script, "blockmdp", "co") == ["compare", "completion"]
     assert complete(script, "blockmdp", "plot", "--y", "") == [
-        *("average", "sliding", "value", "regret")
+        *("average", "sliding", "value", "regret", "accuracy", "labels")
     ]
     assert complete(script, "blockmdp", "plot", "results", "--st") == ["--study"]
     assert complete(script, "blockmdp", "list", "l") == ["learners"]
@@ -199,3 +202,40 @@ def test_a_long_fit_shows_a_bar_in_a_terminal(monkeypatch):
     for odd in (None, object(), closed):
         monkeypatch.setattr(sys, "stderr", odd)
         bm.Tabular().fit(bm.lock_bernoulli(3), 5)
+
+
+def test_who_looks_at_results_waits_for_no_compiler(tmp_path):
+    agents = [{"name": "Tabular"}]
+    document = {"seeds": 1, "episodes": 20, "problem": "lock_bernoulli", "agent": agents}
+    Study(document, "short").run(tmp_path, jobs=1, quiet=True)
+    code = """
+        import sys
+        sys.argv[1:] = [{command!r}, {where!r}]
+        from _blockmdp_command import main
+        status = main()
+        slow = {{"numba", "gymnasium", "sklearn", "scipy", "pandas", "matplotlib", "rich"}}
+        print(status, sorted(slow & sys.modules.keys()))
+    """
+    for command in ("status", "table"):
+        out = python(textwrap.dedent(code.format(command=command, where=str(tmp_path))))
+        assert out.splitlines()[-1] == "0 []"
+
+
+def test_names_of_the_package_are_there_though_loaded_later():
+    code = """
+        import gymnasium
+        import blockmdp
+        assert gymnasium.make("blockmdp/RiverSwim-v0").unwrapped.mdp.name == "RiverSwim"
+        from blockmdp import *
+        import blockmdp as bm
+        assert all(getattr(bm, name) is globals()[name] for name in bm.__all__)
+        assert set(bm.__all__) <= set(dir(bm))
+        assert bm.learners.UCBVI is UCBVI and bm.envs.comblock is comblock
+        assert set(bm._LATER) | set(bm._MODULES) == set(bm.__all__)
+        try:
+            bm.lock_bernouli
+        except AttributeError as error:
+            print(error)
+    """
+    out = python(textwrap.dedent(code))
+    assert out == "module 'blockmdp' has no attribute 'lock_bernouli'\n"

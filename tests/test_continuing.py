@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import os
 import pickle
 import signal
 import subprocess
@@ -159,14 +160,37 @@ def test_pieces_and_files_of_an_interrupted_fit_do_not_change_the_result(tmp_pat
     assert_same(bm.URL().fit(LOCK, 150, seed=1), agent)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda agent: pickle.loads(pickle.dumps(agent))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda agent: pickle.loads(pickle.dumps(agent))]
+)
 @pytest.mark.parametrize("name", ["online", "online, bits", "url", "pcid"])
 def test_a_copy_of_an_agent_goes_on_by_itself(copied, name):
     make, problem = AGENTS[name]
-    agent = make().fit(problem, 40)
+    agent, same = make().fit(problem, 40), make().fit(problem, 40)
     other = copied(agent).fit_more(30)
-    assert len(agent.returns_) == 40
+    assert_same(same, agent)
     assert_same(agent.fit_more(30), other)
+
+
+def test_what_a_killed_process_left_of_a_checkpoint_is_removed(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    living = os.getppid()
+    left = tmp_path / f"fit.npz.{ended.pid}.part"
+    others = [tmp_path / f"fit.npz.{living}.part", tmp_path / "fit.npz.x.part"]
+    others.append(tmp_path / f"another.npz.{ended.pid}.part")
+    for path in (left, *others):
+        path.touch()
+    bm.Tabular().fit(LOCK, 20, checkpoint=tmp_path / "fit.npz")
+    assert {*tmp_path.iterdir()} == {tmp_path / "fit.npz", *others}
+
+
+def test_a_number_of_episodes_is_no_truth_value():
+    agent = bm.Tabular().fit(LOCK, 5)
+    for wrong in (True, np.True_, 1.5, "1"):
+        with pytest.raises(ValueError, match="episodes must be an integer >= 0, got"):
+            agent.fit_more(wrong)
+    assert len(agent.fit_more(2.0).returns_) == 7
 
 
 def test_a_checkpoint_of_a_longer_fit_is_left_alone(tmp_path):

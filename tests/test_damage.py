@@ -15,7 +15,7 @@ from faults import InProcess, content, mount, select, unmount
 
 from blockmdp.cli import main
 from blockmdp.experiments import Study, driver
-from blockmdp.experiments.runs import Outcome
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.settings import Run
 from blockmdp.experiments.store import FILE, FORMAT, Store
 
@@ -31,8 +31,9 @@ STUDY = """
 seeds = 8
 episodes = 300
 problem = { name = "lock_bernoulli", horizon = [2, 3] }
-agent = { name = "Tabular" }
+agent = [{ name = "Tabular" }, { name = "PCID", n = 50, when.horizon = 2 }]
 """
+N = 24  # runs of this study
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_truncated_store_is_reported_and_repaired(healthy, tmp_path, executor,
         cut = data[: int(share * len(data))]
         again, _ = repair(healthy, cut, tmp_path / str(i), executor, capsys)
         assert again > 0
-    assert again < 16  # of the last one, most rows are readable and kept
+    assert again < N  # of the last one, most rows are readable and kept
 
 
 def test_a_store_with_a_lost_page_is_reported_and_repaired(healthy, tmp_path, executor, capsys):
@@ -78,8 +79,8 @@ def test_a_store_with_a_lost_page_is_reported_and_repaired(healthy, tmp_path, ex
     for page in range(0, len(data), 4096):
         hole = data[:page] + bytes(4096) + data[page + 4096 :]
         again.append(repair(healthy, hole, tmp_path / str(page), executor, capsys)[0])
-    assert again[0] == 16
-    assert 0 < np.median(again) < 16
+    assert again[0] == N
+    assert 0 < np.median(again) < N
 
 
 def test_a_flipped_byte_in_a_run_costs_only_that_run(healthy, tmp_path, executor, capsys):
@@ -108,7 +109,7 @@ def test_a_flipped_byte_anywhere_loses_nothing_silently(flips, healthy, tmp_path
         flipped = bytearray(data)
         flipped[draw.randrange(100, len(data))] ^= 1 << draw.randrange(8)
         costs.append(repair(healthy, flipped, tmp_path / str(i), executor, capsys)[0])
-    assert 0 < sum(costs) < flips * 16
+    assert 0 < sum(costs) < flips * N
 
 
 def test_a_damaged_exact_value_is_computed_again(healthy, tmp_path, executor, capsys):
@@ -125,6 +126,24 @@ def test_a_damaged_exact_value_is_computed_again(healthy, tmp_path, executor, ca
         assert sorted(r.value for r in store.rows()) == sorted(r.value for r in sound.rows())
 
 
+@pytest.mark.parametrize("change", ["accuracy = 0.3", "levels = x'00'"])
+def test_a_damaged_accuracy_is_measured_again(change, healthy, tmp_path, executor, capsys):
+    shutil.copytree(healthy / "out", tmp_path / "out")
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / FILE)) as store, store:
+        assert store.execute(f"UPDATE decoding SET {change} WHERE rowid = 3").rowcount == 1
+    assert main(["table", str(tmp_path / "out")]) == 0
+    assert "1 damaged accuracies are left out; run the study again" in capsys.readouterr().err
+    before = len(executor.runs)
+    study = ["run", str(healthy / "study.toml"), "--out", str(tmp_path / "out"), "--quiet"]
+    assert main(study) == 0
+    assert "deleted 1 damaged runs" in capsys.readouterr().err
+    assert len(executor.runs) == before + 1
+    with Store(tmp_path / "out") as store, Store(healthy / "out") as sound:
+        keys = [row.key for row in sound.rows()]
+        assert store.decoding(keys) == sound.decoding(keys)
+        assert len(sound.decoding(keys)) == 8
+
+
 def test_a_damaged_file_is_kept_under_another_name(healthy, tmp_path, executor, capsys):
     data = (healthy / "out" / FILE).read_bytes()[:-5000]
     repair(healthy, data, tmp_path / "out", executor, capsys)
@@ -137,7 +156,7 @@ def test_a_store_of_another_format_is_refused(healthy, tmp_path, executor, capsy
     run = ["run", str(healthy / "study.toml"), "--out", str(tmp_path)]
     for change, words in (
         (+1, "was written by a newer blockmdp: upgrade to use it"),
-        (-2, "was written by an older blockmdp: choose another --out"),
+        (-3, "was written by an older blockmdp: choose another --out"),
     ):
         with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
             store.execute(f"PRAGMA user_version={FORMAT + change}")
@@ -159,7 +178,7 @@ def test_a_directory_that_cannot_be_written_can_be_read(wal, healthy, tmp_path, 
         mount(tmp_path, "-o", "remount,ro") if root else tmp_path.chmod(0o555)
         assert main(["status", str(tmp_path)]) == 0
         out, err = capsys.readouterr()
-        assert "study: 16 of 16 runs done" in out
+        assert f"study: {N} of {N} runs done" in out
         assert ("the latest runs may be missing" in err) == wal
     finally:
         unmount(tmp_path) if root else tmp_path.chmod(0o755)

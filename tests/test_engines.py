@@ -553,6 +553,25 @@ def test_engines_agree_on_rollouts_before_and_after_learning():
             assert all(same_trajectories(one, two) for one, two in zip(pair, drawn[0]))
 
 
+@pytest.mark.parametrize("problem", ["PerLevel", *EPISODE_NOISE])
+def test_leaving_out_late_observations_changes_nothing_else(problem):
+    g = np.random.default_rng(0)
+    pi = g.dirichlet([1, 1], (3, 3))
+    pi[2] = 0.5  # does not depend on the last two levels
+    policies = [Policy(pi, Nearest(3, first)) for first in (0, 2)]
+    drawn = []
+    for levels in (None, 2):
+        simulator = make_simulator(PROBLEMS[problem], 5)
+        some = simulator.rollout(policies, 30, "test", levels=levels)
+        drawn.append((some, simulator.rollout(policies, 10, "test")))
+    (every, after), (first, same) = drawn
+    assert first.x.shape[1] == 2
+    assert np.array_equal(first.x, every.x[:, :2])
+    assert np.array_equal(first.actions, every.actions)
+    assert np.array_equal(first.rewards, every.rewards)
+    assert same_trajectories(after, same)  # visits were counted
+
+
 def test_a_policy_without_a_decoder_acts_on_latent_states():
     mdp = lock_bernoulli(horizon=3, switch=0.2, seed=1)
     pi = mdp.optimal_policy()

@@ -7,11 +7,14 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import bernoulli, norm
 from sklearn.cluster import DBSCAN
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from blockmdp import URL, lock_bernoulli, lock_gaussian
+from blockmdp import URL, lock_bernoulli, lock_gaussian, oracles
 from blockmdp.decoders import constant_decoder
 from blockmdp.jit import interpreted, is_compiled
 from blockmdp.oracles import (
@@ -21,11 +24,13 @@ from blockmdp.oracles import (
     InductiveClusterer,
     SphericalMixture,
     _em,
+    _gaussian,
     fit_oracle,
     mixtures,
+    scores,
 )
 from blockmdp.oracles.mixtures import _mergers, best_split, initial_responsibilities
-from blockmdp.oracles.scores import LinearScores
+from blockmdp.oracles.scores import LinearScores, QuadraticScores, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
 
@@ -55,6 +60,7 @@ def purity(labels, states):
         DirichletMixture(),
         InductiveClusterer(DBSCAN()),
         SphericalMixture(2),
+        *(oracles.GaussianMixture(2, covariance_type=c) for c in ("full", "tied", "spherical")),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
@@ -289,3 +295,161 @@ def test_repeated_observations_count_once():
     assert len(oracle.labels_) == 2000
     codes = np.eye(5)[np.random.default_rng(2).integers(5, size=300)] * 0.5  # without noise
     assert AutoOracle().fit(codes).n_labels_ == 5
+
+
+# --- Gaussians with covariances, against scikit-learn ---------------------------------------------
+COVARIANCES = ("full", "tied", "diag", "spherical")
+
+
+def blobs(n, d, K, apart, seed):
+    """K clouds of points, each with another covariance."""
+    g = np.random.default_rng(seed)
+    shapes = np.eye(d) + 0.3 * g.normal(size=(K, d, d))
+    states = g.integers(K, size=n)
+    return apart * g.normal(size=(K, d))[states] + np.einsum(
+        "nij,nj->ni", shapes[states], g.normal(size=(n, d))
+    )
+
+
+def full_covariances(theirs):
+    """Return the covariances of a scikit-learn mixture as matrices."""
+    C, (K, d) = theirs.covariances_, theirs.means_.shape
+    if theirs.covariance_type == "tied":
+        return np.stack([C] * K)
+    if theirs.covariance_type == "full":
+        return C
+    return np.stack([np.diag(np.broadcast_to(c, d)) for c in C])
+
+
+def assert_same_mixture(X, ours, theirs):
+    """Same likelihood, same parameters up to the order of components, same predictions."""
+    assert ours.log_likelihood_ / len(X) == pytest.approx(theirs.lower_bound_, abs=1e-6)
+    far = ((ours.means_[:, None] - theirs.means_) ** 2).sum(axis=2)
+    order = far.argmin(axis=1)
+    assert sorted(order) == list(range(len(order)))
+    assert ours.means_ == pytest.approx(theirs.means_[order], rel=1e-6, abs=1e-9)
+    assert ours.weights_ == pytest.approx(theirs.weights_[order], rel=1e-6)
+    close = pytest.approx(full_covariances(theirs)[order], rel=1e-5, abs=1e-9)
+    assert ours.covariances_ == close
+    assert np.array_equal(order[ours.predict(X)], theirs.predict(X))
+    assert ours.score_samples(X) == pytest.approx(theirs.score_samples(X), rel=1e-6, abs=1e-6)
+    assert ours.predict_proba(X) == pytest.approx(theirs.predict_proba(X)[:, order], abs=1e-6)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+@pytest.mark.parametrize(
+    ("n", "d", "K"), [(40, 1, 2), (300, 2, 1), (300, 3, 4), (400, 8, 3), (900, 13, 3)]
+)
+def test_a_gaussian_mixture_is_that_of_scikit_learn(covariance_type, n, d, K):
+    X = blobs(n, d, K, apart=8.0, seed=n + d)
+    options = {"covariance_type": covariance_type, "n_init": 5, "random_state": 0}
+    assert_same_mixture(
+        X, oracles.GaussianMixture(K, **options).fit(X), GaussianMixture(K, **options).fit(X)
+    )
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_overlapping_gaussians_are_as_likely_as_scikit_learns(covariance_type):
+    gains = []
+    for seed in range(10):
+        X = blobs(300, 3, 3, apart=1.0, seed=seed)
+        options = {"covariance_type": covariance_type, "n_init": 10, "random_state": seed}
+        ours, theirs = (
+            kind(3, **options).fit(X) for kind in (oracles.GaussianMixture, GaussianMixture)
+        )
+        gains.append(ours.log_likelihood_ / len(X) - theirs.lower_bound_)
+        assert ours.score(X) == pytest.approx(ours.log_likelihood_ / len(X), abs=0.01)
+    assert np.mean(gains) > -0.005
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_gaussians_of_awkward_data_are_those_of_scikit_learn(covariance_type):
+    X = blobs(200, 3, 2, apart=20.0, seed=3)
+    constant = np.column_stack([X, np.full(200, 7.0)])
+    stretched = X * [1e4, 1.0, 1e-4] + [1e6, 0.0, 1.0]
+    for data in (constant, np.repeat(X, 3, axis=0), stretched):
+        options = {"covariance_type": covariance_type, "n_init": 3, "random_state": 1}
+        ours = oracles.GaussianMixture(2, **options).fit(data)
+        theirs = GaussianMixture(2, **options).fit(data)
+        assert ours.log_likelihood_ / len(data) == pytest.approx(theirs.lower_bound_, abs=1e-4)
+        same = ours.predict(data) == theirs.predict(data)
+        assert same.all() or not same.any()
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_more_components_than_different_points_do_no_harm(covariance_type):
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0)
+    mixture = oracles.GaussianMixture(4, covariance_type=covariance_type, random_state=0).fit(X)
+    labels = mixture.predict(X)
+    assert not set(labels[:20]) & set(labels[20:])
+    assert np.isfinite(mixture.log_likelihood_)
+    assert mixture.weights_.sum() == pytest.approx(1.0)
+
+
+def test_a_gaussian_mixture_says_what_is_wrong():
+    X = blobs(50, 3, 2, apart=3.0, seed=0)
+    with pytest.raises(ValueError, match=r"covariance_type must be one of full, tied.*'round'"):
+        oracles.GaussianMixture(2, covariance_type="round").fit(X)
+    with pytest.raises(ValueError, match="n_samples must be at least n_components=60"):
+        oracles.GaussianMixture(60).fit(X)
+    with pytest.raises(ValueError, match="not positive definite: try fewer components"):
+        oracles.GaussianMixture(2, reg_covar=0.0).fit(np.column_stack([X, X[:, 0]]) * 0)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 iterations"):
+        oracles.GaussianMixture(2, max_iter=1).fit(X)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_a_gaussian_mixture_becomes_scores_that_give_its_labels(covariance_type):
+    X = blobs(300, 6, 3, apart=1.0, seed=5)
+    mixture = oracles.GaussianMixture(3, covariance_type=covariance_type, random_state=0)
+    for estimator in (mixture, make_pipeline(StandardScaler(), PCA(4), mixture)):
+        scores = to_scores(estimator.fit(X))
+        kind = LinearScores if covariance_type == "tied" else QuadraticScores
+        assert isinstance(scores, kind)
+        assert np.array_equal(scores.predict(X), estimator.predict(X))
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_gaussians_are_the_same_without_the_compiler(covariance_type, monkeypatch):
+    X = np.concatenate([blobs(30, 5, 3, apart=1.0, seed=2), np.zeros((3, 5))])
+
+    def fit():
+        mixture = oracles.GaussianMixture(
+            3, covariance_type=covariance_type, n_init=2, random_state=0
+        )
+        return mixture.fit(X)
+
+    compiled = fit()
+    for module in (_gaussian, scores):
+        for name, function in vars(module).items():
+            if is_compiled(function):
+                monkeypatch.setattr(module, name, interpreted(function))
+    monkeypatch.setattr(_gaussian, "index", int)
+    monkeypatch.setattr(scores, "index", int)
+    for name in ("bands", "half_square"):
+        monkeypatch.setattr(_gaussian, name, getattr(scores, name))
+    monkeypatch.setattr(mixtures, "best_of_starts", _gaussian.best_of_starts)
+    plain = fit()
+    assert plain.n_iter_ == compiled.n_iter_
+    assert np.array_equal(plain.predict(X), compiled.predict(X))
+    assert plain.covariances_ == pytest.approx(compiled.covariances_, rel=1e-9)
+
+
+def test_a_cluster_that_loses_all_rows_starts_again_from_the_farthest_one():
+    X = np.array([[0.0], [0.1], [0.2], [9.0]])
+    owner = np.zeros(4, np.int64)
+    centres = np.array([[0.1], [100.0]])
+    _gaussian.lloyd(X, centres, owner, 10)
+    assert owner.tolist() == [0, 0, 0, 1]
+
+
+def test_equal_starts_are_run_once_and_seeds_are_far_apart():
+    X = blobs(200, 2, 3, apart=50.0, seed=1)
+    uniforms = np.random.default_rng(0).random((4, 3, 3))
+    for each in uniforms:
+        centres = _gaussian.seed_centres(X, each)
+        gaps = ((centres[:, None] - centres) ** 2).sum(axis=2)
+        assert gaps[~np.eye(3, dtype=bool)].min() > 100.0
+    owner = np.array([2, 2, 0, 1, 0])
+    _gaussian.number_by_appearance(owner, 3)
+    assert owner.tolist() == [0, 0, 1, 2, 1]

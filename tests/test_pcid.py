@@ -172,7 +172,7 @@ def test_scores_choose_the_centre_nearest_to_the_prediction():
     x = draw.normal(size=(200, 4)).astype(np.float32)
     y = np.exp(2 * x[:, :3])
     y /= y.sum(axis=1, keepdims=True)
-    for model in (_Linear.fit(x, y), _Network.fit(x, y, 3, 0)):
+    for model in (_Linear.fit(x, y), _Network.fit(x, y, 3, np.uint64(0))):
         predicted = model.predict(x)
         C = predicted[:5] * np.array([0.6, 0.8, 1.0, 1.2, 1.4])[:, None]  # of different lengths
         distances = ((predicted[:, None] - C) ** 2).sum(axis=2)

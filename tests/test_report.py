@@ -242,7 +242,8 @@ def test_the_report_has_the_paper_s_sections(reproduction):
     ids = set(re.findall(r"<h2 id='([^']*)'", text))
     assert ids == {"about", "claims", "figure1", "growth", "decoders", "settings", "rerun"}
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    (figure,) = data["figures"]
+    figure, decoders = data["figures"]
+    assert [len(decoders["panels"]), decoders["id"]] == [4, "figure1-decoders"]
     assert data["agents"][:2] == ["URL", "URL untuned"]  # the same colours in all figures
     titles = [panel["title"] for panel in figure["panels"]]
     assert titles == [f"H = {H}, switch = {s}, KMeans" for H in (5, 20) for s in (0.2, 0.5)]

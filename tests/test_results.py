@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from faults import InProcess
 from helpers import python
+from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 import blockmdp as bm
@@ -27,7 +28,8 @@ from blockmdp.envs import random_block_mdp
 from blockmdp.experiments import Results, Study, driver, statistics, tuning
 from blockmdp.experiments.catalogue import find, parameters
 from blockmdp.experiments.errors import StoreError, StudyError
-from blockmdp.experiments.runs import Outcome, execute
+from blockmdp.experiments.outcome import Outcome
+from blockmdp.experiments.runs import execute
 from blockmdp.experiments.store import FILE, Store
 
 OWN = """
@@ -322,11 +324,11 @@ def test_a_study_can_be_run_from_python(ran, idle):
 # --- tables ---------------------------------------------------------------------------------------
 def test_a_text_table_has_a_line_for_each_summary(results):
     head, *lines = results.table(width=100).splitlines()
-    assert head.split() == ["agent", "solved", "at", "final", "value", "failed"]
+    assert head.split() == ["agent", "solved", "at", "final", "value", "accuracy", "failed"]
     assert len(lines) == 7 + 2
     sections = [line for line in lines if not line.startswith("  ")]
     assert sections == ["H = 3", "H = 4"]
-    assert lines[4].split() == ["Unlucky", "-", "-", "-", "-", "3"]
+    assert lines[4].split() == ["Unlucky", "-", "-", "-", "-", "-", "3"]
     summary = results.summaries()[1]
     cells = re.split(r"  +", lines[2].strip())
     assert cells[0] == "OracleQ-lat lr=0.1"
@@ -335,8 +337,8 @@ def test_a_text_table_has_a_line_for_each_summary(results):
     assert cells[3].startswith(f"{summary.final:.3f} [{summary.final_low:.3f}, ")
     assert cells[4] == f"{summary.value:.3f}"
     assert not any(line.endswith(" ") for line in lines)
-    narrow = results.table(width=60).splitlines()
-    assert max(map(len, narrow)) <= 60 < max(map(len, lines))
+    narrow = results.table(width=70).splitlines()
+    assert max(map(len, narrow)) <= 70 < max(map(len, lines))
     assert not any("[" in line for line in narrow)
 
 
@@ -344,7 +346,7 @@ def test_a_table_in_markdown_has_as_many_columns_in_each_row(results):
     lines = results.table("markdown").splitlines()
     assert len(lines) == 9
     assert all(line.startswith("| ") and line.endswith(" |") for line in (lines[0], *lines[2:]))
-    assert {line.count("|") for line in lines} == {8}
+    assert {line.count("|") for line in lines} == {9}
     assert set(lines[1]) == {"|", "-"}
 
 
@@ -935,6 +937,106 @@ def test_the_exact_value_is_stored_along_each_run(tmp_path, executor):
         results.plot("worth")
 
 
+def test_the_accuracy_of_each_decoder_is_stored_by_level(tmp_path, executor):
+    kmeans = {"name": "sklearn.cluster:KMeans", "n_clusters": 3, "n_init": 2}
+    document = {
+        "seeds": 2,
+        "episodes": 200,
+        "problem": {"name": "lock_bernoulli", "horizon": 4},
+        "agent": [{"name": "URL", "oracle": kmeans}, {"name": "PCID"}, {"name": "Tabular"}],
+    }
+    results = Study(document, "errs").run(tmp_path, quiet=True)
+    measured = results.decoding()
+    agents = {"URL": bm.URL(KMeans(3, n_init=2)), "PCID": bm.PCID()}
+    for setting, row in results.done:
+        own = measured[(measured.agent == setting.label) & (measured.seed == row.seed)]
+        if setting.label not in agents:
+            assert (row.accuracy, len(own)) == (None, 0)
+            continue
+        agent = agents[setting.label]
+        agent.fit(bm.lock_bernoulli(4, seed=row.seed), 200, seed=row.seed)
+        assert row.average == agent.returns_.mean()  # measuring changes nothing
+        assert own.level.tolist() == [0, 1, 2, 3, 4]
+        assert own.accuracy.tolist() == agent.accuracy(100).tolist()
+        assert row.accuracy == agent.accuracy(100).min()
+        assert own.labels.tolist()[0] == 1  # there is one state, and it is always recognised
+        assert own.labels.max() <= agent.decoder_.n_labels
+    worst = results.frame().groupby("agent").accuracy.mean()
+    assert worst["URL"] < 0.9  # k-means on bits errs
+    assert np.isnan(worst["OracleQ-lat"])
+    assert [s.accuracy for s in results.summaries()][:2] == worst[["URL", "PCID"]].tolist()
+    head, _, *lines = results.table(width=100).splitlines()
+    assert head.split()[-1] == "accuracy"
+    assert [line.split()[-1] for line in lines[:3]] == [
+        *(f"{worst['URL']:.3f}", f"{worst['PCID']:.3f}", "-")
+    ]
+    (panel,) = results.panels("accuracy")
+    assert ([c.label for c in panel.curves], panel.optimum) == (["URL", "PCID"], 1.0)
+    of_url = measured[measured.agent == "URL"].groupby("level")
+    assert panel.curves[0].mean.tolist() == pytest.approx(of_url.accuracy.mean().tolist())
+    (panel,) = results.panels("labels")
+    assert panel.curves[0].mean.tolist() == of_url.labels.mean().tolist()
+    figure = results.plot("accuracy")
+    assert (figure._supxlabel.get_text(), figure.axes[0].get_xlim()) == ("level", (0, 4))
+
+
+def test_a_study_without_decoders_has_no_accuracy_to_show(tmp_path, executor):
+    document = {
+        "seeds": 1,
+        "episodes": 20,
+        "problem": "lock_bernoulli",
+        "agent": [{"name": "Tabular"}],
+    }
+    results = Study(document, "plain").run(tmp_path, quiet=True)
+    assert "accuracy" not in results.table(width=200)
+    assert results.decoding().empty
+    with pytest.raises(StoreError, match=r"no runs with a known accuracy: .* a decoder"):
+        results.plot("accuracy")
+    with sqlite3.connect(tmp_path / FILE) as store:
+        assert store.execute("SELECT count(*) FROM decoding").fetchone() == (0,)
+
+
+def test_a_store_without_accuracies_still_opens_and_gets_them_for_new_runs(tmp_path, executor):
+    document = {
+        "seeds": 1,
+        "episodes": 60,
+        "problem": {"name": "lock_bernoulli", "horizon": 2},
+        "agent": [{"name": "URL", "batch": 20}],
+    }
+    whole = Study(document, "old").run(tmp_path, quiet=True)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
+        store.executescript("DROP TABLE decoding; PRAGMA user_version=3")
+    old = Results(tmp_path)
+    assert [row for _, row in old.done] == [row._replace(accuracy=None) for _, row in whole.done]
+    assert "accuracy" not in old.table()
+    done = len(executor.runs)
+    results = Study(document | {"seeds": 2}, "old").run(tmp_path, quiet=True)
+    assert len(executor.runs) == done + 1  # what was done is not repeated
+    assert [row.accuracy is None for _, row in results.done] == [True, False]
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
+        assert store.execute("PRAGMA user_version").fetchone() == (4,)
+
+
+def test_the_regret_of_a_study_is_exact_on_average(tmp_path, executor):
+    learner = {"name": "QLearning", "final_epsilon": 0.3}
+    document = {
+        "seeds": 20,
+        "episodes": 400,
+        "problem": {"name": "lock_bernoulli", "horizon": 3, "seed": 0},
+        "agent": [{"name": "Tabular", "learner": learner}],
+    }
+    results = Study(document, "lost").run(tmp_path, quiet=True)
+    m = bm.lock_bernoulli(3, seed=0)
+    exact = [bm.regret(m, bm.QLearning(final_epsilon=0.3), 400, seed)[-1] for seed in range(20)]
+    (summary,) = results.summaries()
+    luck = np.std(results.frame().regret - exact)
+    assert abs(summary.regret - np.mean(exact)) < 3 * luck / np.sqrt(20)
+    # values of greedy policies know nothing of the exploration
+    runs = results.values().groupby("seed")
+    greedy = [np.trapezoid(0.5 - own.value, own.trajectories) for _, own in runs]
+    assert np.mean(greedy) < np.mean(exact) - 10 * luck / np.sqrt(20)
+
+
 def test_every_restart_has_its_checkpoints(tmp_path, executor):
     document = {
         "seeds": 1,
@@ -987,7 +1089,7 @@ def test_a_store_of_the_last_version_gets_its_optima_when_the_study_is_run(tmp_p
     study = Study(document, "old")
     study.run(tmp_path, quiet=True)
     with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as store:
-        store.executescript("DROP TABLE exact; PRAGMA user_version=2")
+        store.executescript("DROP TABLE exact; DROP TABLE decoding; PRAGMA user_version=2")
     old = Results(tmp_path)
     assert [row.optimal for _, row in old.done] == [None, None]
     assert old.panels()[0].optimum is None

@@ -21,8 +21,9 @@ from faults import InProcess
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, StudyError, driver
+from blockmdp.experiments.outcome import Curve, Decoding, Outcome, Values
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Curve, Outcome, Values, execute
+from blockmdp.experiments.runs import execute
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import _COLUMNS, FILE, Store, _checksum
 
@@ -169,13 +170,16 @@ def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
             n = np.array([1, 30])
             curve = Curve(n, n, n * 0.5).to_bytes()
             values = Values(n, n * 0.5).to_bytes()
-            store.add(run, Outcome(None, 0.5, 0.5, 20, 30, {"learn": 30}, curve, 0.5, 0.5, values))
+            decoding = Decoding(n, n / 30).to_bytes()
+            facts = (None, 0.5, 0.5, 20, 30, {"learn": 30}, curve, 0.5, 0.5, values, 0.1, decoding)
+            store.add(run, Outcome(*facts))
     where = str(tmp_path)
     for words in (
         ["status", where],
         ["table", where],
         ["table", where, "--format", "csv"],
         *(["plot", where, "--y", y] for y in ("average", "sliding", "value", "regret")),
+        *(["plot", where, "--y", y] for y in ("accuracy", "labels")),
         *(["plot", where, "--map", kind] for kind in ("solved", "regret")),
         ["compare", where, "one", "=two()"],
         ["export", where, str(tmp_path / "runs.csv")],
@@ -192,7 +196,9 @@ def test_looking_at_a_store_runs_nothing_that_it_names(touch, tmp_path, capsys):
 
 
 def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys):
-    Study(DOCUMENT | {"solved": {"window": 10}}, "study").run(tmp_path / "good", quiet=True)
+    agents = {"agent": [URL, {"name": "Tabular"}]}
+    study = Study(DOCUMENT | agents | {"solved": {"window": 10}}, "study")
+    study.run(tmp_path / "good", quiet=True)
 
     def altered(name, table, column, value):
         """Change a value of all rows, with the right checksums."""
@@ -203,7 +209,8 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
                 change = value if callable(value) else lambda _: value
                 new = tuple(change(old) if n == column else old for n, old in zip(names, row))
                 sets = ", ".join(f"{n}=?" for n in (*names, "checksum"))
-                db.execute(f"UPDATE {table} SET {sets}", (*new, _checksum(new)))
+                where = f"WHERE {names[0]}=?"
+                db.execute(f"UPDATE {table} SET {sets} {where}", (*new, _checksum(new), row[0]))
 
     def without_label(document):
         plan = json.loads(document)
@@ -218,6 +225,20 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
             ("curves", "curve", bomb),
             ("exact", '"values"', zlib.compress(b"\0" * 24)),
             ("exact", "optimal", None),
+            ("exact", "optimal", "x"),
+            ("exact", "value", b"x"),
+            ("exact", '"values"', 3),
+            ("decoding", "accuracy", "x"),
+            ("decoding", "accuracy", math.inf),
+            ("decoding", "accuracy", None),
+            ("decoding", "levels", b"garbage"),
+            ("decoding", "levels", bomb),
+            ("decoding", "levels", "x"),
+            ("decoding", "levels", None),
+            ("decoding", "levels", Decoding(np.ones(2, int), np.array([1, np.nan])).to_bytes()),
+            ("decoding", "levels", Decoding(np.array([-1]), np.array([1.0])).to_bytes()),
+            ("decoding", "levels", Decoding(np.ones(9, int), np.ones(9)).to_bytes()),
+            ("decoding", "key", "none of its runs"),
             ("runs", "ledger", "[1]"),
             ("runs", "ledger", "nothing"),
             ("runs", "environment", "3"),
@@ -244,6 +265,7 @@ def test_a_store_that_others_wrote_gives_no_traceback(tmp_path, executor, capsys
             ["table"],
             ["plot"],
             ["plot", "--y", "value"],
+            ["plot", "--y", "accuracy"],
             ["plot", "--map", "regret"],
             ["report"],
         ):
@@ -274,7 +296,10 @@ def test_no_text_of_a_study_controls_the_terminal(tmp_path, capsys):
 def test_an_outcome_survives_its_way_as_json():
     n = np.array([1, 7])
     curve = Curve(n, n, n / 3).to_bytes()
-    outcome = Outcome(None, 0.1, 1 / 3, None, 7, {"learn": 7}, curve, 0.5, 0.25, b"", 0.1, {})
+    decoding = Decoding(n, n / 7).to_bytes()
+    outcome = Outcome(
+        *(None, 0.1, 1 / 3, None, 7, {"learn": 7}, curve, 0.5, 0.25, b"", 0.1, decoding, 0.1, {})
+    )
     assert Outcome.from_json(outcome.to_json()) == outcome
     failed = Outcome(error="Traceback \udcff\n")
     assert Outcome.from_json(failed.to_json()) == failed
@@ -294,6 +319,9 @@ def test_what_is_no_outcome_is_refused():
         good | {"ledger": []},
         good | {"curve": "not hexadecimal"},
         good | {"values": b"garbage".hex()},
+        good | {"decoding": b"garbage".hex()},
+        good | {"decoding": None},
+        good | {"accuracy": "1"},
         good | {"error": None},  # and no curve
         good | {"error": 3},
     ):

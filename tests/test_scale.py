@@ -13,8 +13,8 @@ from faults import InProcess, select
 
 from blockmdp import cli
 from blockmdp.experiments import Results, Study, driver, statistics, store, tables
+from blockmdp.experiments.outcome import Curve, Outcome
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Curve, Outcome
 from blockmdp.experiments.settings import Setting, canonical
 from blockmdp.experiments.store import Row, Store
 

@@ -159,6 +159,18 @@ def test_equal_policies_are_evaluated_once_and_none_before_the_last_bad_one(monk
     assert evaluated == [snapshots[6].policy, snapshots[3].policy]
 
 
+def test_the_value_follows_from_the_actions_for_fresh_observations():
+    agent = bm.URL().fit(LOCK, 30, seed=1)
+    policy = agent.policy_
+    few = bm.Policy(policy.pi[:, :2], policy.decoder)  # the third label gets action 0
+    for each in (policy, few):
+        shares = np.empty((LOCK.horizon, LOCK.n_states, LOCK.n_actions))
+        for h, s in np.ndindex(shares.shape[:2]):
+            actions = each.act(LOCK.sample(h, s, 50, seed=3), h)
+            shares[h, s] = np.bincount(actions, minlength=LOCK.n_actions) / 50
+        assert measures.value(LOCK, each, 50, seed=3) == LOCK.value(shares)
+
+
 def test_the_whole_optimal_value_can_be_asked_for_even_if_it_is_negative():
     costs = bm.BlockMDP(
         LOCK.initial, LOCK.transitions, LOCK.rewards - 1, emission=LOCK.emission, name="costs"

@@ -17,8 +17,9 @@ from pages import draw_all, opened
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, driver, reporting
 from blockmdp.experiments.errors import StoreError
+from blockmdp.experiments.outcome import Curve, Decoding, Outcome, Values
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Curve, Outcome, Values, _commit
+from blockmdp.experiments.runs import _commit
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Store
 
@@ -97,7 +98,7 @@ def test_every_link_of_the_report_leads_somewhere(store):
     text = (store / "locks-report.html").read_text()
     page, data = Page(text), data_of(store / "locks-report.html")
     drawn = {panel["id"] for figure in data["figures"] for panel in figure["panels"]}
-    assert len(drawn) == 2
+    assert len(drawn) == 2 + 2  # learning curves, and decoders
     assert len(page.ids) == len(set(page.ids))
     anchors = {link[1:] for link in page.links if link.startswith("#")}
     assert anchors <= set(page.ids) | drawn
@@ -109,11 +110,13 @@ def test_every_link_of_the_report_leads_somewhere(store):
 
 def test_the_report_contains_the_results(store):
     results = Results(store)
-    (figure,) = data_of(store / "locks-report.html")["figures"]
-    for y in ("average", "sliding", "value", "regret"):
+    curves, decoders = data_of(store / "locks-report.html")["figures"]
+    ys = {"average": 0.5, "sliding": 0.5, "value": 0.5, "regret": 0.5, "accuracy": 1.0}
+    for y, best in ys.items():
+        figure = decoders if y == "accuracy" else curves
         for shown, panel in zip(figure["panels"], results.panels(y), strict=True):
             assert shown["title"] == panel.title
-            assert shown["optimum"] == 0.5
+            assert shown["optimum"] == best
             for drawn, curve in zip(shown["curves"], panel.curves, strict=True):
                 line = drawn["y"][y]
                 assert (drawn["agent"], drawn["seeds"]) == (curve.label, [0, 1, 2])
@@ -131,7 +134,7 @@ def test_the_report_has_facts_the_table_and_the_study_file(store):
     assert files["locks-table"]["text"] == Results(store).table("csv") + "\n"
     assert files["locks-study"]["name"] == "locks.toml"
     assert tomllib.loads(files["locks-study"]["text"]) == DOCUMENT
-    head = ["problem", "agent", "solved", "at", "final", "value"]
+    head = ["problem", "agent", "solved", "at", "final", "value", "accuracy"]
     assert "".join(f"<th>{name}</th>" for name in head) in text
     assert Results(store).table("markdown").splitlines()[0] == f"| {' | '.join(head)} |"
 
@@ -143,6 +146,21 @@ def test_an_unknown_value_makes_no_empty_column_and_reasons_are_given(tmp_path):
     assert "n/a: the optimal value is unknown" in text
     (curve,) = data_of(tmp_path / "report.html")["figures"][0]["panels"][0]["curves"]
     assert set(curve["y"]) == {"average", "sliding"}
+
+
+def test_the_report_shows_where_decoders_err_if_there_are_any(store, tmp_path):
+    text = (store / "locks-report.html").read_text()
+    assert "<h3 id='locks-decoders'>Where the decoder errs" in text
+    _, decoders = data_of(store / "locks-report.html")["figures"]
+    assert [curve["agent"] for curve in decoders["panels"][0]["curves"]] == ["URL"]
+    assert decoders["panels"][0]["curves"][0]["y"]["accuracy"]["x"] == [0, 1, 2]
+    fill(tmp_path).report(tmp_path / "report.html")
+    assert "decoder errs" not in (tmp_path / "report.html").read_text()
+    assert len(data_of(tmp_path / "report.html")["figures"]) == 1
+    long = Decoding(np.full(1000, 3), np.linspace(1, 0.5, 1000))
+    fill(tmp_path, "long", accuracy=0.5, decoding=long.to_bytes()).report(tmp_path / "long.html")
+    line = data_of(tmp_path / "long.html")["figures"][1]["panels"][0]["curves"][0]["y"]["accuracy"]
+    assert (len(line["x"]), line["x"][-1], line["mean"][-1]) == (200, 999, 0.5)
 
 
 def test_partial_results_and_failed_runs_are_shown(tmp_path):
@@ -285,6 +303,44 @@ def test_a_phone_shows_values_by_touch_and_needs_no_scrolling_sideways(browser, 
 
 
 @pytest.mark.integration
+def test_a_phone_shows_the_accuracy_of_a_level_by_touch(browser, tmp_path):
+    levels = Decoding(np.array([1, 3, 4]), np.array([1.0, 0.9, 0.25])).to_bytes()
+    fill(tmp_path, agents=("URL", "PCID"), optimal=0.5, accuracy=0.25, decoding=levels)
+    assert main(["report", str(tmp_path)]) == 0
+    with opened(browser, tmp_path / "study-report.html", **PHONE) as (page, _, complaints):
+        box = page.locator("#study-decoders-panel-1")
+        picture, tip = box.locator("svg"), box.locator(".tip")
+        picture.scroll_into_view_if_needed()
+        page.wait_for_selector("#study-decoders-panel-1 .trace", state="attached")
+        assert [t.text_content() for t in box.locator("text").all()][-2:] == [
+            *("level", "accuracy of the decoder")
+        ]
+        middle = picture.bounding_box()["width"] * (58 + 146) / 360  # between the ends of the axis
+        picture.tap(position={"x": middle, "y": 60})
+        assert tip.inner_text().splitlines() == [
+            *("level 1", "0.9 ± 0 (3 labels) URL", "0.9 ± 0 (3 labels) PCID")
+        ]
+        before = picture.inner_html()
+        page.locator("button[data-toggle='log']").tap()
+        page.locator("button[data-y='regret']").tap()
+        assert box.locator(".trace").first.get_attribute("d") in before  # not for this figure
+        picture.focus()
+        for key, words in (("End", "level 2"), ("ArrowLeft", "level 1"), ("ArrowLeft", "level 0")):
+            page.keyboard.press(key)
+            assert tip.inner_text().splitlines()[0] == words
+        page.locator("#study-decoders-figure button[data-agent='PCID']").tap()
+        assert box.locator(".trace").count() == 1
+        with page.expect_download() as found:
+            page.locator("button[data-curves='study-decoders']").tap()
+        rows = list(csv.DictReader(io.StringIO(found.value.path().read_text())))
+        mine = [r for r in rows if (r["agent"], r["seed"]) == ("URL", "mean")]
+        assert [(r["level"], r["value"]) for r in mine if r["quantity"] == "accuracy"] == [
+            *(("0", "1"), ("1", "0.9"), ("2", "0.25"))
+        ]
+        assert complaints == []
+
+
+@pytest.mark.integration
 def test_buttons_change_all_figures_at_once(browser, tmp_path):
     for name in ("one", "two"):
         fill(tmp_path, name, agents=("URL", "PCID"), optimal=0.5)
@@ -328,7 +384,7 @@ def test_downloads_hold_the_results(browser, store):
 
     results = Results(store)
     with opened(browser, store / "locks-report.html") as (page, _, complaints):
-        name, text = download(page, "button[data-curves]")
+        name, text = download(page, "button[data-curves='locks']")
         assert name == "locks-curves.csv"
         rows = list(csv.DictReader(io.StringIO(text)))
         for y in ("average", "value"):

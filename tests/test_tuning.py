@@ -206,17 +206,19 @@ def test_only_parameters_of_agents_can_be_ranges(study, changes):
 
 
 def test_a_study_with_ranges_can_be_tuned_but_not_run(study, folder, tmp_path):
-    with pytest.raises(StudyError, match=r"^agent\[0\].x: .* not run: blockmdp tune own.toml --t"):
+    with pytest.raises(StudyError, match=r"^own.toml: agent\[0\].x: .* not run: blockmdp tune"):
         study().run(tmp_path / "out")
-    with pytest.raises(StudyError, match=r"^agent\[0\].x: is a range: say how many .*--trials 50"):
+    with pytest.raises(StudyError, match=r"^own.toml: agent\[0\].x: is a range: say how many"):
         tuning.tune(study(), tmp_path / "out")
     path = folder / "ranges.toml"
     path.write_text(FILE)
-    expected = "agent[0].x: is a range, which can be tuned, but not run: blockmdp tune "
+    expected = f"{path}: agent[0].x: is a range, which can be tuned, but not run: blockmdp tune "
     for options in ((), ("--dry-run",)):
         status, out, err = command("run", path, "--out", tmp_path / "out", *options)
         assert (status, out, err) == (2, "", f"blockmdp: {expected}{path} --trials 50\n")
-    assert command("tune", path, "--out", tmp_path / "out")[0] == 2
+    status, out, err = command("tune", path, "--out", tmp_path / "out")
+    assert (status, out) == (2, "")
+    assert err.startswith("blockmdp: ranges.toml: agent[0].x: is a range: say how many points")
     assert not (tmp_path / "out").exists()
 
 
@@ -371,6 +373,19 @@ def test_agents_with_the_same_label_are_one_search_and_obey_when(executor, study
     assert len(tried(tmp_path)) == 8
     assert [s.panel for s in tuned.settings] == ["H = 2", "H = 5"]
     assert 0.5 <= tuned.settings[1].agent["x"] <= 0.6
+
+
+def test_a_full_search_counts_its_trials_as_they_end(
+    executor, study, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(search, "EVERY", 0.0)
+    grid = study(peak(n=[1, 2, 3]), problem={"name": "tuning_own:Problem", "horizon": 2})
+    tuning.tune(grid, tmp_path, trials=9, seeds=2)
+    lines = capsys.readouterr().err.splitlines()
+    shown = [re.match(r"(\d)/3 trials, (\d) of at most 6 runs", line) for line in lines]
+    assert [match.groups() for match in shown if match] == [
+        *(("0", "1"), ("0", "2"), ("0", "3"), ("1", "4"), ("2", "5"), ("3", "6"))
+    ]
 
 
 def test_a_search_says_what_it_found_and_has_a_limit(executor, study, tmp_path, capsys):

@@ -11,58 +11,57 @@ True
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from blockmdp import emissions, rng
-from blockmdp.emissions import (
-    Digits,
-    Emission,
-    ExogenousBits,
-    Hadamard,
-    Linear,
-    MarkovBits,
-    OneHotBernoulli,
-    OneHotGaussian,
-    PerLevel,
-    StateAndLevel,
-)
-from blockmdp.envs import (
-    comblock,
-    deep_sea,
-    diabolical_lock,
-    exogenous_lock,
-    lock_bernoulli,
-    lock_digits,
-    lock_gaussian,
-    noisy_chain,
-    noisy_lock,
-    random_block_mdp,
-    river_swim,
-)
-from blockmdp.learners import (
-    E3,
-    EULER,
-    OPSRL,
-    PSRL,
-    RLSVI,
-    RMAX,
-    UBEV,
-    UCBQ,
-    UCBVI,
-    UCRL2,
-    DelayedQ,
-    Learner,
-    OracleQ,
-    PSRLTheory,
-    QLearning,
-    UCBVITheory,
-)
-from blockmdp.mdp import BlockMDP
-
 if TYPE_CHECKING:
-    from blockmdp import measures, oracles, plots, testing
+    from blockmdp import emissions, measures, oracles, plots, rng, testing
     from blockmdp.agents import Agent, Tabular, fit_many
+    from blockmdp.emissions import (
+        Digits,
+        Emission,
+        ExogenousBits,
+        Hadamard,
+        Linear,
+        MarkovBits,
+        OneHotBernoulli,
+        OneHotGaussian,
+        PerLevel,
+        StateAndLevel,
+    )
+    from blockmdp.envs import (
+        comblock,
+        deep_sea,
+        diabolical_lock,
+        exogenous_lock,
+        lock_bernoulli,
+        lock_digits,
+        lock_gaussian,
+        noisy_chain,
+        noisy_lock,
+        random_block_mdp,
+        river_swim,
+    )
     from blockmdp.experiments import Results, Study
+    from blockmdp.learners import (
+        E3,
+        EULER,
+        OPSRL,
+        PSRL,
+        RLSVI,
+        RMAX,
+        UBEV,
+        UCBQ,
+        UCBVI,
+        UCRL2,
+        DelayedQ,
+        Learner,
+        OracleQ,
+        PSRLTheory,
+        QLearning,
+        UCBVITheory,
+    )
+    from blockmdp.mdp import BlockMDP
     from blockmdp.measures import regret
     from blockmdp.pcid import PCID
     from blockmdp.policy import Policy, load
@@ -128,34 +127,48 @@ __all__ = [
     "testing",
 ]
 
-# Modules that import scikit-learn, which takes a second, are loaded when first used.
-_LATER = {
-    "Agent": "blockmdp.agents",
-    "OnlineURL": "blockmdp.url",
-    "PCID": "blockmdp.pcid",
-    "Policy": "blockmdp.policy",
-    "Results": "blockmdp.experiments",
-    "Study": "blockmdp.experiments",
-    "Tabular": "blockmdp.agents",
-    "URL": "blockmdp.url",
-    "fit_many": "blockmdp.agents",
-    "load": "blockmdp.policy",
-    "measures": "blockmdp",
-    "oracles": "blockmdp",
-    "plots": "blockmdp",
-    "regret": "blockmdp.measures",
-    "testing": "blockmdp",
+# Each module is loaded when a name of it is first used: scikit-learn and the compiled functions
+# take a second.
+_NAMES = {
+    "blockmdp.agents": "Agent Tabular fit_many",
+    "blockmdp.emissions": (
+        "Digits Emission ExogenousBits Hadamard Linear MarkovBits OneHotBernoulli "
+        "OneHotGaussian PerLevel StateAndLevel"
+    ),
+    "blockmdp.envs": (
+        "comblock deep_sea diabolical_lock exogenous_lock lock_bernoulli lock_digits "
+        "lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim"
+    ),
+    "blockmdp.experiments": "Results Study",
+    "blockmdp.learners": (
+        "DelayedQ E3 EULER Learner OPSRL OracleQ PSRL PSRLTheory QLearning RLSVI RMAX UBEV "
+        "UCBQ UCBVI UCBVITheory UCRL2"
+    ),
+    "blockmdp.mdp": "BlockMDP",
+    "blockmdp.measures": "regret",
+    "blockmdp.pcid": "PCID",
+    "blockmdp.policy": "Policy load",
+    "blockmdp.url": "OnlineURL URL",
 }
+_MODULES = ("emissions", "measures", "oracles", "plots", "rng", "testing")
+_LATER = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"blockmdp.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _LATER[name] == "blockmdp":
-        return importlib.import_module(f"blockmdp.{name}")
     globals()[name] = found = getattr(importlib.import_module(_LATER[name]), name)
     return found
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# With the package, Gymnasium gets to know the ids of its environments. The command `blockmdp` loads
+# them when it needs them, so that looking at results does not wait for the compiler.
+if "_blockmdp_command" not in sys.modules:
+    for _name in ("envs", "learners"):
+        importlib.import_module(f"blockmdp.{_name}")

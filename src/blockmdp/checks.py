@@ -41,7 +41,8 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
     name : str
         Name of the argument, for the error message.
     value : object
-        Value to check. Integers of any type pass, and floats that are whole numbers.
+        Value to check. Integers of any type pass, and floats that are whole numbers; True and
+        False do not.
     least : int, default=0
         Smallest value allowed.
 
@@ -57,7 +58,7 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
     """
     try:
         whole = int(value)
-        good = whole == value and whole >= least
+        good = whole == value and whole >= least and not isinstance(value, bool | np.bool_)
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:

@@ -206,11 +206,13 @@ def _parser() -> argparse.ArgumentParser:
     _results_options(plot)
     plot.add_argument(
         "--y",
-        choices=("average", "sliding", "value", "regret"),
+        choices=("average", "sliding", "value", "regret", "accuracy", "labels"),
         default="average",
         help="average: sum of all returns so far per trajectory; sliding: mean return of the last "
         "episodes, as many as the study's solved.window; value: exact value of the policy at the "
-        "time; regret: optimal value for each trajectory, minus all returns (default: average)",
+        "time; regret: optimal value for each trajectory, minus all returns; accuracy, labels: how "
+        "well the final decoder tells states apart at each level, and its number of labels "
+        "(default: average)",
     )
     kind = plot.add_mutually_exclusive_group()
     kind.add_argument(
@@ -228,8 +230,9 @@ def _parser() -> argparse.ArgumentParser:
         *("table", _table, "summarise each agent on each problem"),
         "Show for each problem and agent, over seeds: how many runs were solved, with Wilson's "
         "95 % interval; the median number of trajectories until solved ('unsolved' if the median "
-        "run was not solved); the mean return at the end, with a bootstrap 95 % interval; and the "
-        "mean exact value of the final policy. In a narrow terminal there are no intervals.",
+        "run was not solved); the mean return at the end, with a bootstrap 95 % interval; the mean "
+        "exact value of the final policy; and the mean accuracy of the decoder at its worst level. "
+        "In a narrow terminal there are no intervals.",
     )
     _results_options(table)
     _format_option(table)
@@ -265,7 +268,8 @@ def _parser() -> argparse.ArgumentParser:
     report = command(
         *("report", _report, "write one HTML file that shows a study"),
         "Write one HTML file that opens without a network: learning curves with the values of "
-        "single seeds, the table, failed runs with their errors, versions, and the study file. "
+        "single seeds, where decoders err, the table, failed runs with their errors, versions, and "
+        "the study file. "
         "Nothing that the store names is imported or run.",
     )
     _results_options(report)

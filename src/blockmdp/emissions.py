@@ -244,8 +244,7 @@ class OneHotGaussian(Emission):
             x = rng.truncated_normals(keys, self.dim, bound, np.float32)
         else:
             x = rng.normals(keys, self.dim, np.float32)
-        x *= np.float32(self.sigma)
-        x[np.arange(len(states)), states] += 1
+        scale_and_mark(x, np.float32(self.sigma), states)
         return x
 
     def drawing(self) -> Drawing | None:
@@ -704,6 +703,16 @@ def fill_normals(y, constants, level, state, key):
 
 
 # --- compiled loops -------------------------------------------------------------------------------
+@jit
+def scale_and_mark(x: NDArray[np.float32], sigma: np.float32, states: NDArray[np.int64]) -> None:
+    """Multiply x (n, d) by sigma, and add 1 to the coordinate states[i] of row i, in place."""
+    n, d = x.shape
+    for i in range(n):
+        for j in range(d):
+            x[i, j] *= sigma
+        x[i, states[i]] += np.float32(1.0)
+
+
 @jit
 def branches(keys: NDArray[np.uint64], i: int) -> NDArray[np.uint64]:
     """Return the key of the i-th stream below each key, (n,)."""

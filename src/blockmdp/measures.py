@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,36 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
-    return _value(mdp, policy, lambda h: policy.decode(_fresh(mdp, h, samples, seed), h))
+    return _value(mdp, policy, lambda: _count(mdp, policy, partial(_fresh, mdp, samples, seed)))
 
 
-def _value(mdp: BlockMDP, policy: Policy, labels: Callable[[int], NDArray[Any]]) -> float:
-    """Compute the value of a policy, given labels of observations of all states at each level."""
+class _Labels(NamedTuple):
+    """How many of `samples` observations of a latent state at a level have a label, where any do.
+
+    Many policies have the same decoder, and the actions of a policy follow from these few numbers.
+    """
+
+    levels: NDArray[np.int64]  # (m,)
+    states: NDArray[np.int64]  # (m,)
+    labels: NDArray[np.int64]  # (m,)
+    counts: NDArray[np.int64]  # (m,)
+    samples: int
+
+
+def _count(mdp: BlockMDP, policy: Policy, fresh: Callable[[int], NDArray[Any]]) -> _Labels:
+    """Decode fresh observations of all states at each level, and count the labels."""
+    columns = []
+    for h in range(mdp.horizon):
+        found = np.asarray(policy.decode(fresh(h), h), np.int64).reshape(mdp.n_states, -1)
+        for s in range(mdp.n_states):
+            names, counts = np.unique(found[s], return_counts=True)
+            columns.append([np.full(len(names), h), np.full(len(names), s), names, counts])
+    levels, states, labels, counts = np.concatenate(columns, axis=1)
+    return _Labels(levels, states, labels, counts, found.shape[1])
+
+
+def _value(mdp: BlockMDP, policy: Policy, count: Callable[[], _Labels]) -> float:
+    """Compute the value of a policy, given the labels of observations of all states."""
     S, A = mdp.n_states, mdp.n_actions
     if policy.pi.shape[::2] != (mdp.horizon, A):
         H, _, actions = policy.pi.shape
@@ -67,11 +92,11 @@ def _value(mdp: BlockMDP, policy: Policy, labels: Callable[[int], NDArray[Any]])
         states = np.arange(S)
         greedy = np.stack([policy.actions(states, h) for h in range(mdp.horizon)])
         return mdp.value(np.eye(A)[greedy])
-    on_states = np.empty((mdp.horizon, S, A))
-    for h in range(mdp.horizon):
-        actions = policy.actions(labels(h), h).reshape(S, -1)
-        on_states[h] = (actions[:, :, None] == np.arange(A)).mean(axis=1)
-    return mdp.value(on_states)
+    seen = count()
+    actions = policy.actions(seen.labels, seen.levels)
+    cells = (seen.levels * S + seen.states) * A + actions
+    shares = np.bincount(cells, seen.counts, mdp.horizon * S * A) / seen.samples
+    return mdp.value(shares.reshape(mdp.horizon, S, A))
 
 
 def solved_from(
@@ -167,13 +192,13 @@ def _values(
     mdp: BlockMDP, policies: Sequence[Policy], samples: int | None, seed: int
 ) -> Iterator[float]:
     """Yield the value of each policy, all on the same observations."""
-    fresh = cache(lambda h: _fresh(mdp, h, samples, seed))
+    fresh = cache(partial(_fresh, mdp, samples, seed))
     last, v = None, 0.0
     for policy in policies:
         if last is None or policy.decoder is not last.decoder:  # else the labels are the same
-            labels = cache(partial(_decoded, policy, fresh))
+            count = cache(partial(_count, mdp, policy, fresh))
         if last is None or not _equal(policy, last):
-            v = _value(mdp, policy, labels)
+            v = _value(mdp, policy, count)
         yield v
         last = policy
 
@@ -182,10 +207,6 @@ def _equal(one: Policy, other: Policy) -> bool:
     """Whether two policies with the same decoder choose the same actions."""
     same = one.decoder is other.decoder and one.pi.shape == other.pi.shape
     return same and bool((one.pi.argmax(axis=2) == other.pi.argmax(axis=2)).all())
-
-
-def _decoded(policy: Policy, fresh: Callable[[int], NDArray[Any]], h: int) -> NDArray[Any]:
-    return np.asarray(policy.decode(fresh(h), h))
 
 
 def regret(mdp: BlockMDP, learner: Learner, episodes: int, seed: int = 0) -> NDArray[np.float64]:
@@ -268,7 +289,7 @@ def confusion(
     """
     C = np.empty((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
     for h in range(mdp.horizon + 1):
-        x = _fresh(mdp, h, samples, seed)
+        x = _fresh(mdp, samples, seed, h)
         labels = decoder.decode(np.full(len(x), h), x).reshape(mdp.n_states, -1)
         for s in range(mdp.n_states):
             C[h, s] = np.bincount(labels[s], minlength=decoder.n_labels) / labels.shape[1]
@@ -309,7 +330,7 @@ def accuracy(
     return np.asarray((weighted * right).sum(axis=(1, 2)) / weight.sum(axis=1), np.float64)
 
 
-def _fresh(mdp: BlockMDP, level: int, samples: int | None, seed: int) -> NDArray[Any]:
+def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
     """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
     if samples is None:
         samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)

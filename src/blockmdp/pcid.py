@@ -8,15 +8,11 @@ two latent states apart that have the same backward distribution over (state, ac
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPRegressor
 
 from blockmdp import rng, streams
 from blockmdp.agents.base import DecodingAgent, Steps
@@ -24,6 +20,8 @@ from blockmdp.checks import check_integer
 from blockmdp.decoders import FittedDecoder
 from blockmdp.history import Level
 from blockmdp.learners.fixed_policy import FixedPolicy
+from blockmdp.oracles._kmeans import Clusters, kmeans
+from blockmdp.oracles._network import Network, predict, train
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, NetworkScores
 from blockmdp.policy import Policy
@@ -134,18 +132,19 @@ class PCID(DecodingAgent):
         P = np.zeros((H, S, A, S))  # of the labels found so far
         P[:, :, :, 0] = 1.0  # an action never tried leads to label 0
         R = np.zeros((H, S, A))
-        found, history = fitted[0].n_labels, []
+        homing, _ = _homing(P, 0, 1)
+        history = []
         for h in range(H):
             f = FittedDecoder.of(tuple(fitted), S)
-            cover = [Policy(_homing(P, h, s, H), f) for s in range(found)]
-            D = simulator.rollout(cover, int(self.n), "explore")
+            cover = [Policy(pi, f) for pi in homing]
+            D = simulator.rollout(cover, int(self.n), "explore", levels=h + 2)
             there = D.lengths > h
             x, a, r = D.x[there, h + 1], D.actions[there, h], D.rewards[there, h]
             x = x.reshape(len(x), -1)
             s = f.decode(np.full(len(x), h), D.x[there, h])
             came_from = s.astype(np.int64) * A + a  # y = (state, action)
             key = rng.key(streams.estimator(simulator.seed), h)
-            fitted[h + 1] = self._decode_backward(x, came_from, found * A, key)
+            fitted[h + 1] = self._decode_backward(x, came_from, len(cover) * A, key)
             t = fitted[h + 1].predict(x)
             counts = np.zeros((S, A, S))
             np.add.at(counts, (s, a, t), 1)
@@ -156,10 +155,12 @@ class PCID(DecodingAgent):
             P[h][seen] = counts[seen] / total[seen][:, None]
             R[h][seen] = paid[seen] / total[seen]
             found = fitted[h + 1].n_labels
-            sizes = tuple(int(n) for n in np.bincount(t, minlength=found))
-            reach = tuple(float(_reach(P, h + 1, s)) for s in range(found))
+            homing, reach = _homing(P, h + 1, found)
+            sizes = tuple(np.bincount(t, minlength=found).tolist())
             kept = tuple(cover) if record else None
-            history.append(Level(h + 1, simulator.episodes, found, sizes, reach, kept))
+            history.append(
+                Level(h + 1, simulator.episodes, found, sizes, tuple(reach.tolist()), kept)
+            )
         return P, R, FittedDecoder.of(tuple(fitted), S), history
 
     def _decode_backward(
@@ -169,28 +170,29 @@ class PCID(DecodingAgent):
         if len(x) == 0:
             return FittedOracle(ConstantPredictor(), 1, ("no observations to learn from",))
         indicator = np.eye(n_pairs)[came_from]
-        notes: list[str] = []
-        states = [int(rng.integer(key, i, 2**31 - 1)) for i in range(2)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            g: Any
-            if self.model == "linear":
-                g = _Linear.fit(x, indicator)
-            else:
-                g = _Network.fit(x, indicator, self.n_clusters, states[0])
-            predicted = g.predict(x)
-            k = min(self.n_clusters, len(x))
-            while True:
-                clusters = KMeans(k, n_init=10, random_state=states[1]).fit(predicted)
-                smallest = np.bincount(clusters.labels_, minlength=k).min()
-                if k == 1 or smallest >= self.min_cluster:
-                    break
-                k -= 1
+        g: _Linear | _Network
+        if self.model == "linear":
+            g = _Linear.fit(x, indicator)
+        else:
+            g = _Network.fit(x, indicator, int(self.n_clusters), rng.key(key, 0))
+        clusters = self._cluster(g.predict(x), rng.key(key, 1))
+        k = len(clusters.centres)
+        notes = []
         if k < self.n_clusters:
             notes.append(
                 f"{k} clusters: with one more, one had fewer than {self.min_cluster} points"
             )
-        return FittedOracle(g.nearest(clusters.cluster_centers_), k, tuple(notes))
+        return FittedOracle(g.nearest(clusters.centres), k, tuple(notes))
+
+    def _cluster(self, predicted: Array, key: np.uint64) -> Clusters:
+        """Return `n_clusters` clusters, or fewer, so that none is too small."""
+        k = min(int(self.n_clusters), len(predicted))
+        while True:
+            clusters: Clusters = kmeans(predicted, k, n_init=10, max_iter=300, tol=1e-4, key=key)
+            smallest = np.bincount(clusters.labels, minlength=k).min()
+            if k == 1 or smallest >= self.min_cluster:
+                return clusters
+            k -= 1
 
 
 @dataclass
@@ -229,50 +231,38 @@ class _Linear:
 class _Network:
     """One hidden layer of logistic units, linear outputs."""
 
-    net: MLPRegressor
+    net: Network
 
     @classmethod
-    def fit(cls, x: NDArray[Any], y: Array, units: int, random_state: int) -> _Network:
-        net = MLPRegressor(
-            hidden_layer_sizes=(units,),
-            activation="logistic",
-            solver="lbfgs",
-            alpha=0.1,  # without it, a network memorises a few hundred observations
-            max_iter=200,
-            random_state=random_state,
-        )
-        return cls(net.fit(x.astype(np.float64), y))
+    def fit(cls, x: NDArray[Any], y: Array, units: int, key: np.uint64) -> _Network:
+        """Train the network.
+
+        The penalty and the small number of iterations keep it from memorising observations.
+        """
+        return cls(train(x.astype(np.float64), y, units, alpha=0.1, max_iter=50, tol=1e-4, key=key))
 
     def predict(self, x: NDArray[Any]) -> Array:
-        return np.asarray(self.net.predict(x.astype(np.float64)), np.float64).reshape(len(x), -1)
+        return np.asarray(predict(x.astype(np.float64), self.net))
 
     def nearest(self, C: Array) -> NetworkScores:
-        (W, V), (b, v) = self.net.coefs_, self.net.intercepts_
-        return NetworkScores(
-            np.ascontiguousarray(W.T),
-            np.ascontiguousarray(b),
-            np.ascontiguousarray(C @ V.T),
-            C @ v - 0.5 * (C**2).sum(axis=1),
-        )
+        W, b, V, v = self.net
+        return NetworkScores(W, b, np.ascontiguousarray(C @ V), C @ v - 0.5 * (C**2).sum(axis=1))
 
 
-def _homing(P: Array, level: int, target: int, H: int) -> Array:
-    """Policy (H, S, A) most likely to reach a state of a level; uniform from there on."""
-    _, S, A, _ = P.shape
-    pi = np.full((H, S, A), 1.0 / A)
-    V = np.eye(S)[target]
+def _homing(P: Array, level: int, found: int) -> tuple[Array, Array]:
+    """Return the policies that are most likely to reach each state of a level, and how likely.
+
+    P: (H, S, A, S). found: states of the level. The policies (found, H, S, A) are uniform from the
+    level on.
+    """
+    H, S, A, _ = P.shape
+    pi = np.full((found, H, S, A), 1.0 / A)
+    V = np.eye(S)[:found]
     for h in reversed(range(level)):
-        Q = P[h] @ V
-        pi[h] = _greedy(Q)
-        V = Q.max(axis=1)
-    return pi
-
-
-def _reach(P: Array, level: int, target: int) -> float:
-    V = np.eye(P.shape[1])[target]
-    for h in reversed(range(level)):
-        V = (P[h] @ V).max(axis=1)
-    return float(V[0])
+        Q = np.moveaxis(P[h] @ V.T, 2, 0)
+        pi[:, h] = _greedy(Q)
+        V = Q.max(axis=2)
+    return pi, V[:, 0]
 
 
 def _plan(P: Array, R: Array) -> Array:
@@ -285,9 +275,10 @@ def _plan(P: Array, R: Array) -> Array:
 
 
 def _greedy(Q: Array) -> Array:
-    """Best action of each state, uniform over ties. Q: (S, A).
+    """Best action of each state, uniform over ties. Q: (..., S, A).
 
     Actions tie if they differ by rounding errors, which are not the same on every machine.
     """
-    best = Q.max(axis=1, keepdims=True) - 1e-9 * np.abs(Q).max() <= Q
-    return np.asarray(best / best.sum(axis=1, keepdims=True), np.float64)
+    rounding = 1e-9 * np.abs(Q).max(axis=(-2, -1), keepdims=True)
+    best = Q.max(axis=-1, keepdims=True) - rounding <= Q
+    return np.asarray(best / best.sum(axis=-1, keepdims=True), np.float64)

@@ -106,14 +106,14 @@ class Policy:
         actions = self.actions(np.asarray(self.decode(x, level)), level)
         return int(actions) if actions.ndim == 0 else actions
 
-    def actions(self, labels: NDArray[Any], level: int) -> NDArray[np.int64]:
+    def actions(self, labels: NDArray[Any], level: int | NDArray[np.int64]) -> NDArray[np.int64]:
         """Look up the actions that `act` chooses for labels.
 
         Parameters
         ----------
         labels : ndarray of any shape
             Labels.
-        level : int
+        level : int or ndarray of the same shape
             Level of the observations that have them.
 
         Returns
@@ -121,9 +121,9 @@ class Policy:
         ndarray of the same shape
             Actions.
         """
-        greedy = self._greedy[level]
-        known = labels < len(greedy)
-        return np.asarray(np.where(known, greedy[np.minimum(labels, len(greedy) - 1)], 0), np.int64)
+        last = self._greedy.shape[1] - 1
+        actions = self._greedy[level, np.minimum(labels, last)]
+        return np.asarray(np.where(labels <= last, actions, 0), np.int64)
 
     def save(self, path: str | Path) -> None:
         """Write the policy to a file, without pickle.

@@ -6,6 +6,7 @@ runs no code on loading. What is read is checked as a whole before it is used.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -102,6 +103,20 @@ def write_archive(
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    for old in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        if _is_left(old):
+            old.unlink(missing_ok=True)
+
+
+def _is_left(part: Path) -> bool:
+    """Whether the process that wrote a part of a file was killed, and left it."""
+    try:
+        os.kill(int(part.suffixes[-2][1:]), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OSError, OverflowError):  # not ours, or another user's process
+        return False
+    return False
 
 
 def read_archive(

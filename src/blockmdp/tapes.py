@@ -144,9 +144,25 @@ class Tapes:
         keys = number_visits(
             self._cell_keys.reshape(self.visits.shape)[level], self.visits[level], states
         )
-        # skip what the tape holds for these visits
-        self._limit = np.maximum(self._limit, self.visits)
+        self._pass_by()
         return self.mdp.emission.sample(level, states, keys)
+
+    def skip(self, level: int, states: NDArray[np.int64]) -> None:
+        """Count visits as `sample` does, but draw nothing.
+
+        Parameters
+        ----------
+        level : int
+            Level of the observations.
+        states : ndarray of shape (n,)
+            Latent states of n trajectories.
+        """
+        self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
+        self._pass_by()
+
+    def _pass_by(self) -> None:
+        """Leave out what the tape holds for visits that were made without it."""
+        self._limit = np.maximum(self._limit, self.visits)
 
     def replay(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
         """Draw again the observations of past or future visits.
@@ -241,8 +257,12 @@ class EpisodeTapes:
             Observations.
         """
         keys = rng.children(self._key, int(self.visits[level].sum()), len(states))
-        self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
+        self.skip(level, states)
         return self.mdp.emission.sample(level, states, keys)
+
+    def skip(self, level: int, states: NDArray[np.int64]) -> None:
+        """Count visits as `sample` does, but draw nothing; see `Tapes.skip`."""
+        self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
 
     def replay(self, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Observations:
         """Draw again the observations of one episode.

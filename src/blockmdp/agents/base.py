@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 from abc import ABC
 from collections.abc import Generator
@@ -267,6 +268,10 @@ class Agent(ABC):
         if state.get("_so_far") and hasattr(state["_so_far"][0], "env"):
             state["_so_far"] = None
         return state
+
+    def __copy__(self) -> Self:
+        """Return a copy that shares nothing with this agent: `fit_more` changes its tables."""
+        return copy.deepcopy(self)
 
     def act(self, x: Any, level: int) -> Any:
         """Choose an action by the learnt policy; see `Policy.act`.

@@ -199,7 +199,7 @@ def decode_mixture(
     """
     if len(x) == 0:
         return np.zeros(0, np.int32)
-    if len(decoders) == 1:
+    if all(f is decoders[0] for f in decoders):
         return decoders[0].decode(np.full(len(x), level), x)
     scores = [_linear(f, level) for f in decoders]
     if all(s is not None for s in scores):

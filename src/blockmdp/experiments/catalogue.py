@@ -54,7 +54,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "oracle",
             "blockmdp.oracles",
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
-            "DirichletMixture",
+            "GaussianMixture DirichletMixture",
         ),
         (
             "learner",

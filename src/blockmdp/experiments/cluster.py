@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from blockmdp.experiments.errors import ExecutorError, one_line
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.pool import MAX_TRIES, Pool
-from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.settings import Run, Setting
 
 __all__ = ["Cluster"]

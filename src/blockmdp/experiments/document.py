@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blockmdp.experiments.errors import StudyError, short, suggest
-from blockmdp.experiments.parts import SOURCE, Config
+from blockmdp.experiments.settings import SOURCE, Config
 
 __all__ = ["check_document", "check_when", "matches", "read_episodes", "read_seeds", "read_solved"]
 

@@ -10,20 +10,22 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from blockmdp.experiments.cluster import Cluster
 from blockmdp.experiments.errors import Interrupted, StoreError
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.parts import takes_seed
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor, Pool
 from blockmdp.experiments.progress import Progress
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.runs import Outcome, optimum
+from blockmdp.experiments.runs import optimum
 from blockmdp.experiments.settings import canonical
 from blockmdp.experiments.store import Store
 
-__all__ = ["cores", "run_studies"]
+__all__ = ["Options", "cores", "run_studies"]
 
 MAX_FAILURES_SHOWN = 5
 
@@ -35,18 +37,26 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def run_studies(
-    studies: Sequence[Plan],
-    out: Path,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    timeout: float | None = None,
-    memory: float | None = None,
-    retry_failed: bool = False,
-    quiet: bool = False,
-    checkpoint: bool = False,
-) -> list[Results]:
+@dataclass(frozen=True)
+class Options:
+    """How runs are done, with the names and defaults of `Study.run`.
+
+    Parameters
+    ----------
+    jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint
+        As for `Study.run`.
+    """
+
+    jobs: int | None = None
+    cluster: str | None = None
+    timeout: float | None = None
+    memory: float | None = None
+    retry_failed: bool = False
+    quiet: bool = False
+    checkpoint: bool = False
+
+
+def run_studies(studies: Sequence[Plan], out: Path, options: Options) -> list[Results]:
     """Do the missing runs of several studies in one store. Shared runs are done once.
 
     Parameters
@@ -55,20 +65,8 @@ def run_studies(
         What to run.
     out : Path
         Directory of the store.
-    jobs : int or None, default=None
-        Number of processes on this machine. None is one for each core.
-    cluster : str or None, default=None
-        Address or scheduler file of a Dask cluster to use instead of this machine.
-    timeout : float or None, default=None
-        Seconds after which a run fails. None sets no limit.
-    memory : float or None, default=None
-        GiB that the process of a run may allocate. None sets no limit.
-    retry_failed : bool, default=False
-        Repeat runs that failed before.
-    quiet : bool, default=False
-        Show no progress.
-    checkpoint : bool, default=False
-        Keep the state of each fit in OUT/checkpoints, and go on from there.
+    options : Options
+        How to run it.
 
     Returns
     -------
@@ -89,9 +87,9 @@ def run_studies(
         store.drop_damaged()
         for study in studies:
             store.register(study)
-        store.announce(study=studies[-1].name, jobs=jobs or cores())
+        store.announce(study=studies[-1].name, jobs=options.jobs or cores())
         _add_optima(store, studies)
-        finished = store.done() | (set() if retry_failed else store.failed())
+        finished = store.done() | (set() if options.retry_failed else store.failed())
         bars = {
             run.key: (run, run.setting.panel if len(studies) == 1 else study.name)
             for study in studies
@@ -100,14 +98,11 @@ def run_studies(
         missing = [run for run, _ in bars.values() if run.key not in finished]
         totals = Counter(bar for _, bar in bars.values())
         before = totals - Counter(bars[run.key][1] for run in missing)
-        with Progress(totals, before, quiet) as progress:
+        with Progress(totals, before, options.quiet) as progress:
             for line in warnings:
                 progress.warn(line)
             if missing:
-                options = {"timeout": timeout, "memory": memory, "folder": studies[0].folder}
-                if checkpoint:
-                    options["checkpoints"] = _folder(out / "checkpoints")
-                with make_executor(jobs, cluster, options) as executor:
+                with make_executor(options, studies[0].folder, out) as executor:
                     for run, outcome in executor.map(missing, store.settle):
                         store.add(run, outcome)
                         failed = outcome.error is not None
@@ -142,12 +137,14 @@ def _folder(path: Path) -> str:
     return str(path.resolve())
 
 
-def make_executor(
-    jobs: int | None, cluster: str | None, options: dict[str, float | str | None]
-) -> Executor:
-    if cluster is None:
-        return Pool(cores() if jobs is None else jobs, **options)  # type: ignore[arg-type]
-    return Cluster(cluster, **options)  # type: ignore[arg-type]
+def make_executor(options: Options, folder: str | None, out: Path) -> Executor:
+    """Return workers for the runs of a store; folder: the user's own modules."""
+    checkpoints = _folder(out / "checkpoints") if options.checkpoint else None
+    common = options.timeout, options.memory, folder
+    if options.cluster is not None:
+        return Cluster(options.cluster, *common, checkpoints=checkpoints)
+    jobs = cores() if options.jobs is None else options.jobs
+    return Pool(jobs, *common, checkpoints=checkpoints)
 
 
 def last_line(outcome: Outcome) -> str:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from blockmdp.experiments.document import check_when, matches, read_episodes, read_solved
 from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.labels import agent_label, distinct_labels, panel_titles
-from blockmdp.experiments.parts import Config, build, complete, foreign, takes_seed
+from blockmdp.experiments.parts import build, complete, foreign, takes_seed
 from blockmdp.experiments.runs import optimal_value
-from blockmdp.experiments.settings import Setting, agent_content, canonical, content
+from blockmdp.experiments.settings import Config, Setting, agent_content, canonical, content
 from blockmdp.mdp import BlockMDP
 
 __all__ = ["expand"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from blockmdp.experiments.parts import SOURCE, Config
-from blockmdp.experiments.settings import flatten
+from blockmdp.experiments.settings import SOURCE, Config, flatten
 
 __all__ = ["agent_label", "distinct_labels", "format_value", "panel_titles", "varying"]
 

@@ -20,11 +20,9 @@ from blockmdp.experiments.catalogue import (
     source_digest,
 )
 from blockmdp.experiments.errors import StudyError, short, suggest
+from blockmdp.experiments.settings import SOURCE, Config
 
 __all__ = ["SOURCE", "Config", "build", "complete", "foreign", "import_parts", "takes_seed"]
-
-Config = dict[str, Any]
-SOURCE = "source.sha256"  # key of a digest of the user's file; no parameter can have this name
 
 
 def complete(kind: str, table: Any, place: str, trust: bool = True) -> Config:

@@ -15,6 +15,7 @@ from blockmdp.experiments.settings import Run, Setting
 __all__ = ["Plan"]
 
 NAMES = [field.name for field in fields(Setting)]
+_SLOTS = (*NAMES, "key")
 TYPES: dict[str, type] = dict.fromkeys(NAMES, dict)
 TYPES.update(panel=str, label=str, base_label=str, episodes=int, agent_index=int)
 
@@ -178,12 +179,11 @@ class Plan:
             if isinstance(columns, list):  # as earlier versions wrote it: a table for each setting
                 keys = [table.pop("key") for table in columns]
                 tables = [vars(Setting(**table)) for table in columns]
-                for each in NAMES:
-                    _check_types([table[each] for table in tables], TYPES[each])
-            else:
-                rows = zip(*(_unpacked(columns[each], len(keys), TYPES[each]) for each in NAMES))
-                tables = [dict(zip(NAMES, row)) for row in rows]
-            settings = [_setting(table, key) for table, key in zip(tables, keys)]
+                columns = {name: _packed([table[name] for table in tables]) for name in NAMES}
+            for each in NAMES:
+                _check(each, columns[each][0])
+            rows = zip(*(_unpacked(columns[each], len(keys)) for each in NAMES), keys)
+            settings = list(map(_setting, rows))
             document, seeds = kept["document"], kept["seeds"]
             _check_types([document], dict)
             _check_types(seeds, int)
@@ -208,19 +208,24 @@ def _check_types(values: Sequence[Any], of: type) -> None:
         raise TypeError("a stranger has changed the plan")
 
 
-def _unpacked(packed: list[list[Any]], n: int, of: type) -> list[Any]:
+def _check(name: str, values: Sequence[Any]) -> None:
+    """Raise an exception if the distinct values of a column cannot be those of settings."""
+    _check_types(values, TYPES[name])
+    for key in {"problem": ("name",), "solved": ("window", "above")}.get(name, ()):
+        for value in values:
+            value[key]
+
+
+def _unpacked(packed: list[list[Any]], n: int) -> list[Any]:
     """Return the column that `_packed` was given."""
     values, numbers = packed
-    _check_types(values, of)
     if len(numbers) != n or min(numbers, default=0) < 0:
         raise ValueError("a column does not have one value for each setting")
     return [values[i] for i in numbers]
 
 
-def _setting(table: dict[str, Any], key: str) -> Setting:
+def _setting(row: tuple[Any, ...]) -> Setting:
     """Make a setting with a known key. Its own methods would take ten times as long."""
-    table["problem"]["name"], table["solved"]["window"], table["solved"]["above"]
-    table["key"] = key
     setting = object.__new__(Setting)
-    object.__setattr__(setting, "__dict__", table)
+    vars(setting).update(zip(_SLOTS, row))
     return setting

@@ -26,7 +26,8 @@ from typing import Any, Protocol
 
 from blockmdp import rng
 from blockmdp.experiments.errors import ExecutorError, one_line
-from blockmdp.experiments.runs import THREADS, Outcome, environment, execute, prepare
+from blockmdp.experiments.outcome import Outcome
+from blockmdp.experiments.runs import THREADS, environment, execute, prepare
 from blockmdp.experiments.settings import Run
 
 __all__ = ["Executor", "Pool", "work"]

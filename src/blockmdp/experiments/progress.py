@@ -6,9 +6,6 @@ import time
 from collections import Counter
 from types import TracebackType
 
-from rich import progress as rich_progress
-from rich.console import Console
-
 from blockmdp.experiments.errors import printable
 
 __all__ = ["Progress", "duration", "speed"]
@@ -64,6 +61,8 @@ class Progress:
         quiet: bool = False,
         every: float = 5.0,
     ) -> None:
+        from rich.console import Console  # here, because who looks at results needs none
+
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._live = self._console.is_terminal and not quiet
         self._quiet, self._every = quiet, every
@@ -74,6 +73,8 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._live:
+            from rich import progress as rich_progress
+
             columns = (
                 rich_progress.TextColumn("{task.description}"),
                 rich_progress.BarColumn(None),

@@ -126,7 +126,7 @@ def at_end(document: Mapping[str, Any], end: str) -> dict[str, Any]:
 
 def not_runnable(place: str, file: str) -> StudyError:
     """Return the error that a study with a range cannot be run."""
-    return StudyError(f"{place}: is a range, which can be tuned, but not run: "
+    return StudyError(f"{file}: {place}: is a range, which can be tuned, but not run: "
                       f"blockmdp tune {file} --trials 50")  # fmt: skip
 
 

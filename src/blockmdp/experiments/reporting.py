@@ -47,6 +47,7 @@ YS = {
     "value": ("value", "value of the policy"),
     "regret": ("regret", "regret"),
 }
+BY_LEVEL = ("accuracy", "labels")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Part:
         Runs that have ended.
     panels : callable
         Returns the learning curves, a list of `blockmdp.plots.Panel`, for each of "average",
-        "sliding", "value" and "regret".
+        "sliding", "value" and "regret", and curves over levels for "accuracy" and "labels".
     summaries : sequence of Summary
         Each agent in each panel.
     state : str, default=""
@@ -211,11 +212,16 @@ def _content(report: Report) -> tuple[str, dict[str, Any]]:
     for part in report.parts:
         name = plain_name(part.plan.name, names)
         names.add(name)
-        figure, left_out = _figure(part, name, few, MAX_NUMBERS // shares)
-        for panel in figure["panels"]:
-            agents |= dict.fromkeys(curve["agent"] for curve in panel["curves"])
-        figures.append(figure)
-        body, below = _study(part, figure, left_out, files)
+        numbers = MAX_NUMBERS // shares
+        drawn = [
+            _figure(part, name, tuple(YS), few, numbers),
+            _figure(part, f"{name}-decoders", BY_LEVEL, few, numbers // 10),
+        ]
+        for figure, _ in drawn:
+            for panel in figure["panels"]:
+                agents |= dict.fromkeys(curve["agent"] for curve in panel["curves"])
+        figures += [figure for figure, _ in drawn if figure["panels"]]
+        body, below = _study(part, name, drawn, files)
         add(Section(name, part.title or part.plan.name, body), below)
     for section in report.after:
         add(section)
@@ -252,10 +258,12 @@ def _contents(entries: Sequence[tuple[str, str, list[tuple[str, str]]]]) -> str:
 
 
 def _study(
-    part: Part, figure: dict[str, Any], left_out: Sequence[str], files: dict[str, dict[str, str]]
+    part: Part,
+    name: str,
+    drawn: Sequence[tuple[dict[str, Any], list[str]]],
+    files: dict[str, dict[str, str]],
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return the section of a study, and its entries in the contents; add its files."""
-    name = figure["id"]
     below: list[tuple[str, str]] = []
     blocks = [html_table((), _facts(part))]
 
@@ -263,17 +271,25 @@ def _study(
         below.append((f"{name}-{ending}", title))
         blocks.extend([_heading(3, f"{name}-{ending}", title), *body])
 
-    if figure["panels"]:
-        button = f"<button data-curves='{name}'>Download the curves (CSV)</button>"
-        words = " ".join([_words(part), *left_out])
+    def add_figure(
+        ending: str, title: str, figure: dict[str, Any], left_out: Sequence[str], words: str
+    ) -> None:
+        of = figure["id"]
         add(
-            *("curves", "Learning curves", f"<p class='faint'>{_escaped(words)}</p>"),
-            f"<p>{button}</p><noscript><p>The figures need JavaScript.</p></noscript>",
-            f"<section class='figure' id='{name}-figure'></section>",
+            *(ending, title, f"<p class='faint'>{_escaped(' '.join([words, *left_out]))}</p>"),
+            f"<p><button data-curves='{of}'>Download the curves (CSV)</button></p>"
+            "<noscript><p>The figures need JavaScript.</p></noscript>"
+            f"<section class='figure' id='{of}-figure'></section>",
         )
-        below += [(panel["id"], panel["title"]) for panel in figure["panels"][:12]]
+        below.extend((panel["id"], panel["title"]) for panel in figure["panels"][:12])
+
+    curves, decoders = drawn
+    if curves[0]["panels"]:
+        add_figure("curves", "Learning curves", *curves, _words(part))
     else:
         blocks.append("<p>No run is finished yet, so there are no learning curves.</p>")
+    if decoders[0]["panels"]:
+        add_figure("decoders", "Where the decoder errs", *decoders, _DECODERS)
     if part.summaries:
         files[f"{name}-table"] = {
             "name": f"{name}-table.csv",
@@ -370,6 +386,15 @@ def _words(part: Part) -> str:
     )
 
 
+_DECODERS = (
+    "How well the labels of the final decoder tell the latent states of each level apart: the "
+    "share of about 300 fresh observations whose label belongs to their state. All states that can "
+    "be reached count equally. The dashed grey line is a decoder without errors. Tap or point at a "
+    "panel to read accuracies and numbers of labels. If two states share a label, the learner must "
+    "treat them alike."
+)
+
+
 def _summary(part: Part, name: str) -> str:
     head, *rows = tables.columns(part.summaries[:MAX_ROWS])
     notes = dict.fromkeys(s.unjudged for s in part.summaries if s.unjudged)
@@ -378,8 +403,8 @@ def _summary(part: Part, name: str) -> str:
     words += [f"{more} more rows are in the CSV file."] * (more > 0)
     return (
         "<p class='faint'>As <code>blockmdp table</code>: runs solved and trajectories until "
-        "solved (median), return at the end and exact value of the final policy (means), with 95 "
-        "% intervals in brackets.</p>"
+        "solved (median), return at the end, exact value of the final policy and accuracy of the "
+        "decoder at its worst level (means), with 95 % intervals in brackets.</p>"
         f"<p><button data-file='{name}-table'>Download the table (CSV)</button></p>"
         + html_table(head, rows)
         + "".join(f"<p>{_escaped(line)}</p>" for line in words)
@@ -403,10 +428,8 @@ def _kinds(part: Part) -> str:
         means = [_mean([ledger.get(kind, 0) for ledger in ledgers]) for kind in shown]
         rows.append((panel, label, *means))
     return (
-        "<p class='faint'>Means over seeds. A store keeps no decoders, and not where they err. The "
-        "exact value of the final policy in the summary accounts for it: how often a decoder errs "
-        "is measured on fresh observations. To see where, fit the agent and draw it with "
-        "<code>blockmdp.plots.plot_agent</code>.</p>"
+        "<p class='faint'>Means over seeds. A store keeps no decoders. To see which states one "
+        "confuses, fit the agent and draw it with <code>blockmdp.plots.plot_agent</code>.</p>"
         + html_table(("problem", "agent", *shown), rows)
     )
 
@@ -446,17 +469,17 @@ def _toml(plan: Plan) -> str:
 
 # --- the data of figures --------------------------------------------------------------------------
 def _figure(
-    part: Part, name: str, most_panels: int, numbers: int
+    part: Part, name: str, ys: Sequence[str], most_panels: int, numbers: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the learning curves of a study, and what was left out, in sentences."""
+    """Return curves of a study, and what was left out, in sentences."""
     panels: dict[str, dict[str, Any]] = {}
     curves: dict[tuple[str, str], dict[str, Any]] = {}
     left_out: list[str] = []
     points = per_run = LEAST_POINTS
     most_runs = 0
-    for y in YS:
+    for y in ys:
         found = part.panels(y)
-        if y == "average":
+        if y == ys[0]:
             shown = [c for panel in found[:most_panels] for c in panel.curves[:MAX_AGENTS]]
             n, m = len(shown), sum(len(c.seeds) for c in shown)
             points = _between(numbers // (7 * max(n, 1)))
@@ -498,6 +521,8 @@ def _figure(
         "seeds": len(part.plan.seeds),
         "panels": list(panels.values()),
     }
+    if ys == BY_LEVEL:
+        figure |= {"y": "accuracy", "words": "accuracy of the decoder", "x": "level"}
     return figure, left_out
 
 
@@ -510,9 +535,10 @@ def _left_out(
         words.append(f"Only the first {most_panels} of {len(panels)} panels are drawn.")
     if any(len(panel.curves) > MAX_AGENTS for panel in panels):
         words.append(f"A panel shows at most {MAX_AGENTS} agents.")
-    if points < MOST_POINTS:
+    longest = max((len(curve.x) for panel in panels for curve in panel.curves), default=0)
+    if points < longest:
         words.append(f"Curves are thinned to {points} points.")
-    if per_run < MOST_POINTS:
+    if per_run < longest:
         words.append(f"Curves of single seeds are thinned to {per_run} points.")
     if runs:
         words.append(f"The curves of {runs} single runs are left out; means are over all runs.")

@@ -18,9 +18,9 @@ from blockmdp.experiments.comparison import MEASURES, By, Comparison, Scores
 from blockmdp.experiments.errors import StoreError, printable, suggest
 from blockmdp.experiments.labels import panel_titles
 from blockmdp.experiments.lock import driver_of
+from blockmdp.experiments.outcome import Curve, Decoding, Values
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.progress import duration, speed
-from blockmdp.experiments.runs import Curve, Values
 from blockmdp.experiments.settings import Setting
 from blockmdp.experiments.store import Row, Store
 
@@ -34,7 +34,8 @@ __all__ = ["Ended", "Results", "compare", "export", "report"]
 
 POINTS = 200
 CURVES = ("average", "sliding", "regret")  # columns of `curves`
-Y = Literal["average", "sliding", "value", "regret"]
+BY_LEVEL = ("accuracy", "labels")  # columns of `decoding`
+Y = Literal["average", "sliding", "value", "regret", "accuracy", "labels"]
 Of = Literal["solved", "regret"]
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -109,11 +110,15 @@ class Results:
             settings = {setting.key: setting for setting in self.study.settings}
             seeds = set(self.study.seeds)
             ended = store.rows(self._exact)
-            rows = [r for r in ended if r.setting in settings and r.seed in seeds]
-        order = {key: i for i, key in enumerate(settings)}
-        rows.sort(key=lambda row: row.seed)
-        rows.sort(key=lambda row: order[row.setting])
-        self.rows: list[tuple[Setting, Row]] = [(settings[row.setting], row) for row in rows]
+        by_setting: dict[str, list[Row]] = {key: [] for key in settings}
+        for row in ended:
+            if row.setting in by_setting and row.seed in seeds:
+                by_setting[row.setting].append(row)
+        self.rows: list[tuple[Setting, Row]] = [
+            (settings[key], row)
+            for key, rows in by_setting.items()
+            for row in (sorted(rows, key=lambda row: row.seed) if len(rows) > 1 else rows)
+        ]
 
     def __repr__(self) -> str:
         return f"<results of {self.study.name}: {len(self.done)} of {len(self.study)} runs done>"
@@ -148,6 +153,8 @@ class Results:
             - `optimal`: optimal value of the problem, missing for a black box;
             - `value`: value of the final policy, computed from the model, missing for a black box;
             - `regret`: `optimal` for each trajectory of any kind, minus all returns;
+            - `accuracy`: accuracy of the decoder at its worst level, missing for an agent without
+              one and for a black box; see `decoding`;
             - `seconds`: time that the run took;
             - `error`: traceback of a failed run, missing if it did not fail;
             - `problem.*`, `agent.*`, `episodes`: every parameter by its dotted name, such as
@@ -230,6 +237,41 @@ class Results:
         ]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
+    def decoding(self) -> pd.DataFrame:
+        """Return a frame with the accuracy of each run's decoder at each level.
+
+        It was measured at the end of the run, on about 300 fresh observations of each level.
+
+        Returns
+        -------
+        DataFrame
+            Runs without a decoder and runs of black boxes have no rows. The columns are:
+
+            - `panel`, `agent`, `seed`: title of the panel, label of the agent, seed of the run;
+            - `level`: the level, from 0 to H;
+            - `accuracy`: how well labels tell its latent states apart, between 0 and 1; see
+              `blockmdp.measures.accuracy`;
+            - `labels`: how many different labels the observations got.
+        """
+        import pandas as pd
+
+        stored = self._decoding()
+        parts = [
+            pd.DataFrame(
+                {
+                    "panel": setting.panel,
+                    "agent": setting.label,
+                    "seed": row.seed,
+                    "level": np.arange(len(stored[row.key].labels)),
+                    "accuracy": stored[row.key].accuracy,
+                    "labels": stored[row.key].labels,
+                }
+            )
+            for setting, row in self.done
+            if row.key in stored
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
     def summaries(self) -> list[tables.Summary]:
         """Summarise each agent in each panel over its seeds.
 
@@ -271,6 +313,8 @@ class Results:
             - final: mean return over the last `solved.window` episodes, or value of the final
               policy, with a bootstrap interval;
             - value: mean of the exact value of the final policy, "-" for a black box;
+            - accuracy: mean of the accuracy of the decoder at its worst level, "-" for an agent
+              without one, if there is any;
             - failed: number of failed runs, if there are any.
         """
         return tables.table(self.summaries(), form, width)
@@ -323,8 +367,9 @@ class Results:
     def report(self, path: str | Path) -> None:
         """Write one HTML file that shows the study and opens without a network.
 
-        It has learning curves with the values of single seeds, the table, failed runs with their
-        errors, versions, and the study file. Nothing that the store names is imported or called.
+        It has learning curves with the values of single seeds, where decoders err, the table,
+        failed runs with their errors, versions, and the study file. Nothing that the store names is
+        imported or called.
 
         Parameters
         ----------
@@ -392,8 +437,9 @@ class Results:
 
         Parameters
         ----------
-        y : {"average", "sliding", "value", "regret"}, default="average"
-            Quantity on the y-axis, a column of `curves` or `values`.
+        y : {"average", "sliding", "value", "regret", "accuracy", "labels"}, default="average"
+            Quantity on the y-axis, a column of `curves`, `values` or `decoding`. The last two are
+            shown against the level.
 
         Returns
         -------
@@ -402,18 +448,21 @@ class Results:
         """
         from blockmdp.plots import curves as plots  # here, because matplotlib takes a second
 
-        if y not in (*CURVES, "value"):
-            raise ValueError(f"y must be one of {', '.join((*CURVES, 'value'))}, got {y!r}")
-        stored: dict[str, Any] = self._values() if y == "value" else self._curves()
+        if y not in (*CURVES, "value", *BY_LEVEL):
+            names = ", ".join((*CURVES, "value", *BY_LEVEL))
+            raise ValueError(f"y must be one of {names}, got {y!r}")
+        read = self._decoding if y in BY_LEVEL else self._values if y == "value" else self._curves
+        stored: dict[str, Any] = read()
         groups: dict[str, dict[str, dict[int, tuple[Any, Matrix]]]] = {}
         optima: dict[str, dict[int, float | None]] = {}
         for setting, row in self.done:
             if row.key in stored and not (y == "regret" and row.optimal is None):
-                run = stored[row.key]
-                line = run.value if y == "value" else _y(run, y, setting, row)
                 labels = groups.setdefault(setting.panel, {})
-                labels.setdefault(setting.label, {})[row.seed] = run.trajectories, line
-                optima.setdefault(setting.panel, {})[row.seed] = row.optimal
+                labels.setdefault(setting.label, {})[row.seed] = _line(
+                    stored[row.key], y, setting, row
+                )
+                best = {"accuracy": 1.0, "labels": None, "regret": None}.get(y, row.optimal)
+                optima.setdefault(setting.panel, {})[row.seed] = best
         panels = []
         for panel in self.study.panels:
             lines = []
@@ -423,8 +472,7 @@ class Results:
                 lines.append(plots.Curve(label, x, mean, std, list(members), ys))
             if lines:
                 known = [best for best in optima[panel].values() if best is not None]
-                best = float(np.mean(known)) if known and y != "regret" else None
-                panels.append(plots.Panel(panel, lines, best))
+                panels.append(plots.Panel(panel, lines, float(np.mean(known)) if known else None))
         return panels
 
     def growth(self, parameter: str) -> list[Panel]:
@@ -543,11 +591,12 @@ class Results:
 
         Parameters
         ----------
-        y : {"average", "sliding", "value", "regret"}, default="average"
+        y : {"average", "sliding", "value", "regret", "accuracy", "labels"}, default="average"
             Quantity on the y-axis of learning curves: the sum of all returns so far per trajectory;
             the mean return of the last `solved.window` episodes; the exact value of the greedy
-            policy; or the optimal value for each trajectory so far, minus all returns so far. The
-            last two need a Block MDP.
+            policy; or the optimal value for each trajectory so far, minus all returns so far. Or,
+            against the level, the accuracy of the final decoder, or its number of labels. All but
+            the first two need a Block MDP.
         against : str or None, default=None
             A numeric parameter of the problem, such as "horizon". If given, draw how the number of
             trajectories until solved grows with it, instead of learning curves.
@@ -580,8 +629,8 @@ class Results:
         if not panels:
             if self.done:
                 raise StoreError(
-                    f"{self.study.name} has no runs with a known {y}: it needs a Block MDP, and an "
-                    "agent and a store of this version"
+                    f"{self.study.name} has no runs with a known {y}: it needs a Block MDP, an "
+                    f"agent{' with a decoder' * (y in BY_LEVEL)}, and runs of this version"
                 )
             raise StoreError(f"{self.study.name} has no finished runs in {self.directory}")
         words = {
@@ -589,9 +638,17 @@ class Results:
             "sliding": "sliding mean reward",
             "value": "value of the policy",
             "regret": "regret",
+            "accuracy": "accuracy of the decoder",
+            "labels": "labels of the decoder",
         }
-        columns = _columns(self.study)
-        return plots.learning_curves(panels, columns=columns, y_label=words[y], log_x=y == "value")
+        x_label = "level" if y in BY_LEVEL else "training trajectories"
+        return plots.learning_curves(
+            panels,
+            columns=_columns(self.study),
+            x_label=x_label,
+            y_label=words[y],
+            log_x=y == "value",
+        )
 
     @property
     def _measures(self) -> str:
@@ -608,13 +665,19 @@ class Results:
             data = store.values(row.key for _, row in self.done)
         return self._unpacked(Values, data)
 
+    def _decoding(self) -> dict[str, Decoding]:
+        with Store(self.directory, warn=self._warn) as store:
+            data = store.decoding(row.key for _, row in self.done)
+        return self._unpacked(Decoding, data)
+
     def _unpacked(self, kind: type[Any], data: dict[str, bytes]) -> dict[str, Any]:
         found = {}
         for key, packed in data.items():
             try:
                 found[key] = kind.from_bytes(packed)
             except ValueError:  # not written by us
-                self._warn(f"{self.directory}: the curve of run {key} cannot be read")
+                what = "accuracies" if kind is Decoding else "curve"
+                self._warn(f"{self.directory}: the {what} of run {key} cannot be read")
         return found
 
 
@@ -800,6 +863,7 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
         "optimal": row.optimal,
         "value": row.value,
         "regret": None if row.error is not None else tables.regret(setting, row),
+        "accuracy": row.accuracy,
         "seconds": row.seconds,
         "error": row.error,
         **flat,
@@ -807,6 +871,14 @@ def _record(setting: Setting, row: Row) -> dict[str, Any]:
         **environment,
         "key": row.key,
     }
+
+
+def _line(run: Any, y: str, setting: Setting, row: Row) -> tuple[Any, Matrix]:
+    """Return what a figure shows of a run: x and y."""
+    if y in BY_LEVEL:
+        line = np.asarray(getattr(run, y), np.float64)
+        return np.arange(len(line)), line
+    return run.trajectories, run.value if y == "value" else _y(run, y, setting, row)
 
 
 def _y(curve: Curve, y: str, setting: Setting, row: Row) -> Matrix:

@@ -15,8 +15,6 @@ import platform
 import re
 import time
 import traceback
-import zlib
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,24 +25,15 @@ from numpy.typing import NDArray
 from blockmdp import __version__
 from blockmdp.envs import mdp_of
 from blockmdp.experiments import statistics
-from blockmdp.experiments.errors import short
+from blockmdp.experiments.outcome import Curve, Decoding, Outcome, Values
 from blockmdp.experiments.parts import build, import_parts, takes_seed
 from blockmdp.history import FEW, next_checkpoint
 from blockmdp.mdp import BlockMDP
 
 if TYPE_CHECKING:
-    from blockmdp.agents import Agent
+    from blockmdp.agents import Agent, DecodingAgent
 
-__all__ = [
-    "Curve",
-    "Outcome",
-    "Values",
-    "environment",
-    "execute",
-    "optimal_value",
-    "optimum",
-    "prepare",
-]
+__all__ = ["environment", "execute", "optimal_value", "optimum", "prepare"]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -55,168 +44,7 @@ THREADS = (
 )
 
 
-MOST_BYTES = 2**20  # of a curve, unpacked; about 200 points have 5,000
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The course of a run at about 200 points.
-
-    Attributes
-    ----------
-    episodes : ndarray of shape (points,)
-        Learning episodes so far.
-    trajectories : ndarray of shape (points,)
-        Trajectories of all kinds so far.
-    total : ndarray of shape (points,)
-        Sum of the returns of the learning episodes so far.
-    """
-
-    episodes: NDArray[np.int64]
-    trajectories: NDArray[np.int64]
-    total: NDArray[np.float64]
-
-    def to_bytes(self) -> bytes:
-        """Return the arrays as compressed bytes."""
-        return _packed(self.episodes, self.trajectories, self.total)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Curve:
-        """Return the curve that `to_bytes` wrote."""
-        episodes, trajectories, total = _unpacked(data, 3)
-        return cls(episodes, trajectories, total.view("<f8"))
-
-
-@dataclass(frozen=True, eq=False)
-class Values:
-    """What the greedy policy was worth at about 20 points of a run.
-
-    Attributes
-    ----------
-    trajectories : ndarray of shape (points,)
-        Trajectories of all kinds so far.
-    value : ndarray of shape (points,)
-        Value of the policy, computed from the model.
-    """
-
-    trajectories: NDArray[np.int64]
-    value: NDArray[np.float64]
-
-    def to_bytes(self) -> bytes:
-        """Return the arrays as compressed bytes."""
-        return _packed(self.trajectories, self.value)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Values:
-        """Return the values that `to_bytes` wrote."""
-        trajectories, value = _unpacked(data, 2)
-        return cls(trajectories, value.view("<f8"))
-
-
-def _packed(*arrays: NDArray[Any]) -> bytes:
-    return zlib.compress(b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays))
-
-
-def _unpacked(data: bytes, rows: int) -> NDArray[np.int64]:
-    """Return arrays that `_packed` wrote; ValueError for anything else, however large it is."""
-    unpacking = zlib.decompressobj()
-    try:
-        plain = unpacking.decompress(data, MOST_BYTES)
-    except zlib.error:
-        plain = b""
-    if not unpacking.eof or not plain or len(plain) % (8 * rows):
-        raise ValueError("these are no packed arrays")
-    return np.frombuffer(plain, "<i8").reshape(rows, -1)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a run. Repeating a run changes only `seconds` and `environment`.
-
-    Attributes
-    ----------
-    error : str or None
-        Why the run failed, with the traceback; None if it did not.
-    average : float or None
-        Mean return over all episodes.
-    final : float or None
-        Mean return over the last `solved.window` episodes; if runs are solved by value, that of the
-        final policy.
-    solved_at : int or None
-        Trajectories of all kinds until the run was solved, by the measure of `solved`; None if it
-        never was.
-    trajectories : int
-        Trajectories of all kinds that were drawn.
-    ledger : dict
-        Trajectories by kind.
-    curve : bytes
-        A `Curve`, as bytes.
-    optimal : float or None
-        Optimal value of the problem; None for a black box.
-    value : float or None
-        Value of the final policy, computed from the model; None for a black box, and for an agent
-        that is no `blockmdp.Agent`.
-    values : bytes
-        `Values` of the policies before, as bytes; empty if there are none.
-    seconds : float
-        Time that the run took.
-    environment : dict
-        Versions and machine.
-    """
-
-    error: str | None = None
-    average: float | None = None
-    final: float | None = None
-    solved_at: int | None = None
-    trajectories: int = 0
-    ledger: dict[str, int] = field(default_factory=dict)
-    curve: bytes = b""
-    optimal: float | None = None
-    value: float | None = None
-    values: bytes = b""
-    seconds: float = 0.0
-    environment: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """Return the outcome as JSON, which a worker sends to its driver."""
-        plain = {key: value.hex() if isinstance(value, bytes) else value
-                 for key, value in vars(self).items()}  # fmt: skip
-        return json.dumps(plain)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Outcome:
-        """Return the outcome that `to_json` wrote; ValueError if it is none."""
-        try:
-            values = json.loads(text)
-            for key in ("curve", "values"):
-                values[key] = bytes.fromhex(values[key])
-        except (ValueError, TypeError, KeyError):
-            raise ValueError("it cannot be read as an outcome") from None
-        if values.keys() != cls.__annotations__.keys():
-            raise ValueError("an outcome has other fields")
-        for key, types in _TYPES.items():
-            if not isinstance(values[key], types) or isinstance(values[key], bool):
-                raise ValueError(f"{key} of an outcome is {short(values[key])}")
-        outcome = cls(**values)
-        if outcome.error is None:
-            Curve.from_bytes(outcome.curve)
-        if outcome.values:
-            Values.from_bytes(outcome.values)
-        return outcome
-
-
-_TYPES: dict[str, Any] = {
-    "error": str | None,
-    "average": float | int | None,
-    "final": float | int | None,
-    "solved_at": int | None,
-    "trajectories": int,
-    "ledger": dict,
-    "optimal": float | int | None,
-    "value": float | int | None,
-    "seconds": float | int,
-    "environment": dict,
-}
+OBSERVATIONS = 300  # of each level, to measure a decoder with
 
 
 def prepare(config: dict[str, Any]) -> None:
@@ -258,7 +86,7 @@ def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -
 
 def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
     # here, because who looks at results need not wait for them
-    from blockmdp.agents import Agent
+    from blockmdp.agents import Agent, DecodingAgent
     from blockmdp.checkpoints import CheckpointError
 
     problem = _problem(config["problem"], seed)
@@ -287,6 +115,8 @@ def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str
     window = config["solved"]["window"]
     final = float(returns[0 if window == "all" else -window :].mean())
     exact = _exact(agent) if recorded else {}
+    if recorded and isinstance(agent, DecodingAgent):
+        exact |= _decoding(agent)
     if by_value:
         solved_at, final = agent.solved_from(config["solved"]["share"]), exact["value"]
     else:
@@ -328,6 +158,31 @@ def _exact(agent: Agent) -> dict[str, Any]:
     values = measures.values(agent.mdp_, few, None, agent.seed_)
     at = np.array([snapshot.trajectories for snapshot in few])
     return {"value": agent.value(), "values": Values(at, values).to_bytes()}
+
+
+def _decoding(agent: DecodingAgent) -> dict[str, Any]:
+    """Measure the decoder of a fit, on fresh observations that nothing else depends on."""
+    from blockmdp import measures
+
+    mdp, decoder = agent.mdp_, agent.policy_.decoder
+    if mdp is None or decoder is None:
+        return {}
+    C = measures.confusion(mdp, decoder, max(OBSERVATIONS // mdp.n_states, 10), agent.seed_)
+    reachable = _reachable(mdp)
+    accuracy = measures.accuracy(C, reachable)
+    labels = (C * reachable[:, :, None]).any(axis=1).sum(axis=1)
+    return {
+        "accuracy": float(accuracy.min()),
+        "decoding": Decoding(labels, accuracy).to_bytes(),
+    }
+
+
+def _reachable(mdp: BlockMDP) -> NDArray[np.bool_]:
+    """Return which states can be visited at each level, (H + 1, S), in time linear in H."""
+    levels = [mdp.initial > 0]
+    for step in mdp.transitions:
+        levels.append((step[levels[-1]] > 0).any(axis=(0, 1)))
+    return np.array(levels)
 
 
 def _threshold(solved: dict[str, Any], best: float | None) -> float | None:

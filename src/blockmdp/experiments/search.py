@@ -21,13 +21,13 @@ from blockmdp.experiments import driver
 from blockmdp.experiments.document import matches
 from blockmdp.experiments.errors import StudyError, printable
 from blockmdp.experiments.labels import agent_label, distinct_labels
-from blockmdp.experiments.parts import Config, complete
+from blockmdp.experiments.outcome import Outcome
+from blockmdp.experiments.parts import complete
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.pool import Executor
 from blockmdp.experiments.ranges import draw, points, size, space
 from blockmdp.experiments.results import Results
-from blockmdp.experiments.runs import Outcome
-from blockmdp.experiments.settings import Run, Setting
+from blockmdp.experiments.settings import Config, Run, Setting
 from blockmdp.experiments.store import Row, Store
 from blockmdp.experiments.study import MAX_RUNS, Study
 
@@ -70,18 +70,7 @@ def optuna_version() -> str:
     return str(optuna.__version__)
 
 
-def search(
-    study: Study,
-    trials: int,
-    out: Path,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    timeout: float | None = None,
-    memory: float | None = None,
-    retry_failed: bool = False,
-    quiet: bool = False,
-) -> Results:
+def search(study: Study, trials: int, out: Path, options: driver.Options) -> Results:
     """Try hyperparameters of each agent in each panel, and keep all runs in a store.
 
     Parameters
@@ -92,8 +81,8 @@ def search(
         Number of points to try for each agent in each panel.
     out : Path
         Directory of the store.
-    jobs, cluster, timeout, memory, retry_failed, quiet
-        As for `Study.run`.
+    options : Options
+        How to run it.
 
     Returns
     -------
@@ -111,15 +100,14 @@ def search(
     if n > MAX_RUNS:
         raise StudyError(f"a study can have at most {MAX_RUNS} runs, and {trials} trials on "
                          f"{len(study.seeds)} tuning seeds have up to {n}")  # fmt: skip
-    options = {"timeout": timeout, "memory": memory, "folder": study.folder}
-    report = _Report(searches, quiet)
+    report = _Report(searches, study.seeds, options.quiet)
     with contextlib.ExitStack() as stack:
         stack.enter_context(driver.interruptible())
         store = stack.enter_context(Store(out, write=True, warn=report.warn))
         store.drop_damaged()
-        store.announce(study=study.name, jobs=jobs or driver.cores())
+        store.announce(study=study.name, jobs=options.jobs or driver.cores())
         known: Known = {
-            row.key: row for row in store.rows() if row.error is None or not retry_failed
+            row.key: row for row in store.rows() if row.error is None or not options.retry_failed
         }
         executor: Executor | None = None
         while active := [s for s in searches if s.start()]:
@@ -128,12 +116,12 @@ def search(
                 if _missing(active, seeds, known):
                     _register(store, study, searches)
                     executor = executor or stack.enter_context(
-                        driver.make_executor(jobs, cluster, options)
+                        driver.make_executor(options, study.folder, out)
                     )
                     for run, outcome in executor.map(_missing(active, seeds, known), store.settle):
                         store.add(run, outcome)
                         known[run.key] = outcome
-                        report.tick(run, outcome)
+                        report.tick(run, outcome, known)
                 for s in active:
                     s.judge(known, study.seeds[:last], last == len(study.seeds))
         settings = _register(store, study, searches)
@@ -153,8 +141,8 @@ def _blocks(n: int) -> Iterator[tuple[int, int]]:
 
 
 def _missing(active: Sequence[Search], seeds: Sequence[int], known: Known) -> list[Run]:
-    """Return the runs of the present trials that are not known yet."""
-    runs = [Run(trial.setting, seed) for seed in seeds for s in active for trial in s.running]
+    """Return the runs of the present trials that are not known yet, trial by trial."""
+    runs = [Run(trial.setting, seed) for s in active for trial in s.running for seed in seeds]
     return list({run.key: run for run in runs if run.key not in known}.values())
 
 
@@ -410,9 +398,9 @@ def _searches(study: Study, trials: int) -> list[Search]:
 class _Report:
     """Says on stderr how far the searches are."""
 
-    def __init__(self, searches: Sequence[Search], quiet: bool) -> None:
+    def __init__(self, searches: Sequence[Search], seeds: Sequence[int], quiet: bool) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._searches, self._quiet = searches, quiet
+        self._searches, self._seeds, self._quiet = searches, seeds, quiet
         self._runs = self._failed = 0
         self._last_line = time.monotonic()
 
@@ -420,7 +408,7 @@ class _Report:
         """Show a line, also if quiet."""
         self._console.print(printable(line), markup=False)
 
-    def tick(self, run: Run, outcome: Outcome) -> None:
+    def tick(self, run: Run, outcome: Outcome, known: Known) -> None:
         """Count a run that has ended, and show it."""
         self._runs += 1
         if outcome.error is not None:
@@ -430,12 +418,14 @@ class _Report:
         if time.monotonic() - self._last_line >= EVERY and not self._quiet:
             self._last_line = time.monotonic()
             ended = sum(len(s.trials) - len(s.running) for s in self._searches)
+            running = [trial.setting for s in self._searches for trial in s.running]
+            ended += sum(all(Run(s, seed).key in known for seed in self._seeds) for s in running)
             total = sum(s.n_trials for s in self._searches)
             best = [s.best for s in self._searches[:MAX_SHOWN] if s.best]
             found = ", ".join(f"{s.panel} | {s.label}: {x:.4f}" for x, s in best)
             so_far = f"; best so far: {found}" if found else ""
-            runs = f"{self._runs} run{'s' * (self._runs != 1)}"
-            self.warn(f"{ended}/{total} trials, {runs}{so_far}")
+            most = total * len(self._seeds)
+            self.warn(f"{ended}/{total} trials, {self._runs} of at most {most} runs{so_far}")
 
     def conclude(self) -> None:
         """Say what each search has found."""

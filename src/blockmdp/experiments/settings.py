@@ -9,9 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from blockmdp.experiments.parts import Config
+__all__ = [
+    "SOURCE",
+    "Config",
+    "Run",
+    "Setting",
+    "agent_content",
+    "canonical",
+    "content",
+    "flatten",
+]
 
-__all__ = ["Run", "Setting", "agent_content", "canonical", "content", "flatten"]
+Config = dict[str, Any]
+SOURCE = "source.sha256"  # key of a digest of the user's file; no parameter can have this name
 
 
 @dataclass(frozen=True, eq=False)

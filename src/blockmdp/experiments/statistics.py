@@ -11,8 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp import rng
-
 __all__ = [
     "anytime",
     "average_curve",
@@ -313,6 +311,8 @@ def resamples(n: int, times: int = 2000, stratum: int = 0) -> NDArray[np.int64]:
     """Return the indices that bootstrap resamples draw from n values, of shape (times, n). Those of
     different strata are independent.
     """
+    from blockmdp import rng  # here, because compiled functions take half a second
+
     keys = rng.children(np.uint64(n), stratum * times, times)
     return (rng.uniforms(keys, n) * n).astype(np.int64)
 
@@ -401,6 +401,8 @@ def permutation_test(differences: Array) -> float:
     if n <= EXACT:
         signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
     else:
+        from blockmdp import rng
+
         signs = np.where(rng.uniforms(rng.children(np.uint64(n), 0, 9_999), n) < 0.5, -1.0, 1.0)
         signs = np.vstack([np.ones(n), signs])
     sums = np.abs(signs @ differences)

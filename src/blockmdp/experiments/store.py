@@ -15,21 +15,21 @@ import marshal
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from blockmdp.checks import warn as warn_user
 from blockmdp.experiments.errors import StoreError
 from blockmdp.experiments.lock import Lock
+from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.plan import Plan
-from blockmdp.experiments.runs import Outcome
 from blockmdp.experiments.settings import Run
 
 __all__ = ["FILE", "Row", "Store"]
 
 FILE = "runs.sqlite"
-FORMAT = 3  # 2 had no table `exact`
+FORMAT = 4  # 2 had no table `exact`, 3 no table `decoding`
 BLOCK = 1024  # rows copied at a time from a damaged file; each takes at least 64 bytes
 COMMIT_EVERY = 0.2  # seconds for which runs are collected before they are committed
 REPAIR = "run the study again to repair it"
@@ -48,6 +48,9 @@ _EXACT = """
 CREATE TABLE exact (
     key TEXT PRIMARY KEY, optimal REAL, value REAL, "values" BLOB, checksum TEXT);
 """
+_DECODING = """
+CREATE TABLE decoding (key TEXT PRIMARY KEY, accuracy REAL, levels BLOB, checksum TEXT);
+"""
 _COLUMNS = {
     "studies": ("name", "document", "folder", "updated"),
     "runs": (
@@ -57,6 +60,7 @@ _COLUMNS = {
     "curves": ("key", "curve"),
     "settings": ("key", "content"),
     "exact": ("key", "optimal", "value", '"values"'),
+    "decoding": ("key", "accuracy", "levels"),
 }
 
 
@@ -91,6 +95,8 @@ class Row(NamedTuple):
         Optimal value of the problem; None if it is unknown.
     value : float or None, default=None
         Value of the final policy; None if it is unknown.
+    accuracy : float or None, default=None
+        Accuracy of the decoder at its worst level; None if it is unknown.
     """
 
     key: str
@@ -107,6 +113,7 @@ class Row(NamedTuple):
     environment: str
     optimal: float | None = None
     value: float | None = None
+    accuracy: float | None = None
 
 
 class Store:
@@ -208,9 +215,8 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            old = self._has_tables(connection)
-            if _schema(connection) != _SCHEMA:
-                new = _EXACT if old else _TABLES + _EXACT
+            self._has_tables(connection)
+            if new := "".join(_SCRIPTS[_SCHEMAS.index(_schema(connection)) :]):
                 connection.executescript(f"BEGIN; {new} PRAGMA user_version={FORMAT}; COMMIT;")
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
@@ -226,7 +232,7 @@ class Store:
         if version > FORMAT:
             raise StoreError(f"{self.path} was written by a newer blockmdp: upgrade to use it")
         schema = _schema(connection)
-        if schema and schema not in (_SCHEMA, _SCHEMA_2):
+        if schema not in _SCHEMAS:
             raise sqlite3.DatabaseError("its tables are not those of a store")
         if schema and 0 < version < 2:
             raise StoreError(f"{self.path} was written by an older blockmdp: choose another --out")
@@ -288,6 +294,8 @@ class Store:
             if o.error is None:
                 self._insert("curves", (row[0], o.curve))
                 self._insert("exact", (row[0], o.optimal, o.value, o.values))
+                if o.decoding:
+                    self._insert("decoding", (row[0], o.accuracy, o.decoding))
         self.settle()
 
     def settle(self) -> None:
@@ -362,11 +370,11 @@ class Store:
                 connection.executemany(
                     f"DELETE FROM {table} WHERE rowid=?", [(n,) for n, _ in found]
                 )
-            keys = [(key,) for _, key in bad["exact"]]
+            keys = [(key,) for _, key in bad["exact"] + bad["decoding"]]
             inexact = connection.executemany("DELETE FROM runs WHERE key=?", keys).rowcount
             finished = "FROM runs WHERE error IS NULL"
             bare = connection.execute(f"DELETE {finished} AND key NOT IN (SELECT key FROM curves)")
-            for table in ("curves", "exact"):
+            for table in ("curves", "exact", "decoding"):
                 connection.execute(f"DELETE FROM {table} WHERE key NOT IN (SELECT key {finished})")
         runs = len(bad["runs"]) + max(inexact, 0) + bare.rowcount
         others = len(bad["settings"] + bad["studies"])
@@ -388,19 +396,14 @@ class Store:
     def rows(self, exact: bool = True) -> list[Row]:
         """Return all runs that match their checksum, and warn about the others.
 
-        exact: whether to read optimal and final values too.
+        exact: whether to read optimal and final values and accuracies too.
         """
-        rows = self._all("runs")
-        known = self._exact() if exact else {}
-        nothing = None, None
-        good = [
-            Row._make(row + known.get(row[0], nothing)[:2])
-            for *start, checksum in rows
-            if _checksum(row := tuple(start)) == checksum and _is_sound(row)
+        known = {row[0]: row[1:3] for row in self._good("exact")} if exact else {}
+        decoders = {row[0]: row[1:2] for row in self._good("decoding")} if exact else {}
+        return [
+            Row._make(row + known.get(row[0], (None, None)) + decoders.get(row[0], (None,)))
+            for row in self._good("runs")
         ]
-        if len(good) < len(rows):
-            self._warn_left_out(len(rows) - len(good), "runs")
-        return good
 
     def curves(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the curves of some runs by key, and warn about those that are damaged."""
@@ -416,21 +419,31 @@ class Store:
 
     def values(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the values along some runs by key, for those that have any."""
-        exact = self._exact()
-        return {key: exact[key][2] for key in keys if key in exact and exact[key][2]}
+        along = {row[0]: row[3] for row in self._good("exact") if row[3]}
+        return {key: along[key] for key in keys if key in along}
+
+    def decoding(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the accuracies of the decoders of some runs by key, for those that have any."""
+        levels = {row[0]: row[2] for row in self._good("decoding")}
+        return {key: levels[key] for key in keys if key in levels}
 
     def with_optimum(self) -> set[str]:
         """Return the keys of all runs whose optimal value is known, or known to be unknown."""
-        return set(self._exact())
+        return {row[0] for row in self._good("exact")}
 
-    def _exact(self) -> dict[str, tuple[float | None, float | None, bytes]]:
-        """Return optimal value, final value and values along the way of all runs, by key."""
-        if _schema(self._connection) == _SCHEMA_2:
-            return {}
-        rows = self._all("exact")
-        good = {row[0]: row[1:-1] for row in rows if _checksum(row[:-1]) == row[-1]}
+    def _good(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table that match their checksum and are sound, and warn about bad
+        ones. Stores of earlier versions do not have all tables.
+        """
+        if table not in {name for _, name, *_ in _schema(self._connection)}:
+            return []
+        rows = self._all(table)
+        good = [row[:-1] for row in rows if _checksum(row[:-1]) == row[-1]]
+        if good and not _are_sound(table, zip(*good)):  # all at once, in a quarter of the time
+            good = [row for row in good if _are_sound(table, zip(row))]
         if len(good) < len(rows):
-            self._warn_left_out(len(rows) - len(good), "exact values")
+            what = {"exact": "exact values", "decoding": "accuracies"}.get(table, table)
+            self._warn_left_out(len(rows) - len(good), what)
         return good
 
     def names(self) -> list[str]:
@@ -495,11 +508,12 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
 
+_SCRIPTS = (_TABLES, _EXACT, _DECODING)  # each version has added one
+_SCHEMAS: list[set[tuple[str, ...]]] = [set()]  # after each of them
 with contextlib.closing(sqlite3.connect(":memory:")) as _memory:
-    _memory.executescript(_TABLES)
-    _SCHEMA_2 = _schema(_memory)
-    _memory.executescript(_EXACT)
-    _SCHEMA = _schema(_memory)
+    for _script in _SCRIPTS:
+        _memory.executescript(_script)
+        _SCHEMAS.append(_schema(_memory))
 
 
 def _names(table: str) -> str:
@@ -573,16 +587,16 @@ def _as_stored(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-def _is_sound(row: tuple[Any, ...]) -> bool:
-    """Whether a run could have been written by `Store.add`; a stranger may have computed the
-    checksum.
+def _are_sound(table: str, columns: Iterable[Sequence[Any]]) -> bool:
+    """Whether rows could have been written by `Store.add`; a stranger may have computed the
+    checksums.
     """
+    by_name = dict(zip(_COLUMNS[table], columns))
     return (
-        _have_types(tuple(map(type, row)))
-        and abs(row[9]) < math.inf  # times
-        and abs(row[10]) < math.inf
-        and _is_table(row[8], int)
-        and _is_table(row[11], str)
+        all(set(map(type, by_name[name])) <= allowed for name, allowed in _TYPES[table].items())
+        and all(math.isfinite(x) for name in _FINITE & by_name.keys() for x in by_name[name])
+        and all(_is_table(text, int) for text in set(by_name.get("ledger", ())))
+        and all(_is_table(text, str) for text in set(by_name.get("environment", ())))
     )
 
 
@@ -590,15 +604,24 @@ _TEXT: set[type] = {str}
 _NUMBER: set[type] = {float, int}
 _INTEGER: set[type] = {int}
 _NONE: set[type] = {type(None)}
-_TYPES: tuple[set[type], ...] = (
-    *(_TEXT, _TEXT, _INTEGER, _TEXT | _NONE, _NUMBER | _NONE, _NUMBER | _NONE, _INTEGER | _NONE),
-    *(_INTEGER, _TEXT, _NUMBER, _NUMBER, _TEXT),
-)  # of the columns of `runs`
-
-
-@functools.lru_cache(maxsize=1024)  # many runs have the same
-def _have_types(types: tuple[type, ...]) -> bool:
-    return all(each in allowed for each, allowed in zip(types, _TYPES))
+_BYTES: set[type] = {bytes}
+_TYPES: dict[str, dict[str, set[type]]] = {
+    "runs": {
+        **dict.fromkeys(("key", "setting", "ledger", "environment"), _TEXT),
+        **dict.fromkeys(("seed", "trajectories"), _INTEGER),
+        **dict.fromkeys(("average", "final"), _NUMBER | _NONE),
+        **dict.fromkeys(("seconds", "finished"), _NUMBER),
+        "error": _TEXT | _NONE,
+        "solved_at": _INTEGER | _NONE,
+    },
+    "exact": {
+        **dict.fromkeys(("optimal", "value"), _NUMBER | _NONE),
+        "key": _TEXT,
+        '"values"': _BYTES,
+    },
+    "decoding": {"key": _TEXT, "accuracy": _NUMBER | _NONE, "levels": _BYTES},
+}
+_FINITE = {"seconds", "finished"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -612,5 +635,9 @@ def _is_table(text: str, of: type) -> bool:
 
 
 def _checksum(row: Iterable[Any]) -> str:
-    plain = marshal.dumps(tuple(row), 0)  # version 0: equal values give equal bytes
-    return hashlib.blake2b(plain, digest_size=8).hexdigest()
+    digest = _DIGEST.copy()
+    digest.update(marshal.dumps(tuple(row), 0))  # version 0: equal values give equal bytes
+    return digest.hexdigest()
+
+
+_DIGEST = hashlib.blake2b(digest_size=8)  # a copy is made faster

@@ -14,7 +14,7 @@ from typing import Any
 
 from blockmdp.experiments.changes import set_value
 from blockmdp.experiments.document import check_document, read_seeds
-from blockmdp.experiments.driver import run_studies
+from blockmdp.experiments.driver import Options, run_studies
 from blockmdp.experiments.errors import StudyError, one_line, short
 from blockmdp.experiments.grid import expand
 from blockmdp.experiments.plan import Plan
@@ -225,16 +225,8 @@ class Study(Plan):
         if self.ranges:
             raise not_runnable(self.ranges[0], f"{self.name}.toml")
         out = Path("results") / self.name if out is None else Path(out)
-        options: dict[str, Any] = {
-            "jobs": jobs,
-            "cluster": cluster,
-            "timeout": timeout,
-            "memory": memory,
-            "retry_failed": retry_failed,
-            "quiet": quiet,
-            "checkpoint": checkpoint,
-        }
+        options = Options(jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint)
         if until is not None:
-            return run_until(self, out, until, max_seeds, **options)
-        (results,) = run_studies([self], out, **options)
+            return run_until(self, out, until, max_seeds, options)
+        (results,) = run_studies([self], out, options)
         return results

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -70,6 +70,8 @@ class Summary(NamedTuple):
         Mean optimal value of the problem; NaN if it is unknown.
     regret : float
         Mean regret: the optimal value for each trajectory, minus all returns; NaN if it is unknown.
+    accuracy : float
+        Mean accuracy of the decoder at its worst level; NaN without a decoder, or if it is unknown.
     unjudged : str
         Why it cannot be judged whether runs were solved; empty if it can.
     """
@@ -93,6 +95,7 @@ class Summary(NamedTuple):
     value: float
     optimal: float
     regret: float
+    accuracy: float
     unjudged: str = ""
 
 
@@ -107,42 +110,46 @@ def summarise(agents: Sequence[tuple[Setting, Sequence[Row]]]) -> list[Summary]:
         for start in range(0, len(members), BLOCK):
             block = members[start : start + BLOCK]
             runs = [(agents[i][0], row) for i in block for row in done[i]]
-            numbers = _numbers(runs, n) if n else [_NONE] * len(block)
-            for i, of_agent in zip(block, numbers):
+            for i, of_agent in zip(block, _numbers(runs, n) if n else [_NONE] * len(block)):
                 setting, ended = agents[i]
                 head = setting.panel, setting.label, n, len(ended) - n, setting.measure
                 why = "" if not n or of_agent[0] else unjudged(setting, done[i])
-                judged = _NONE[:4] if why else of_agent[:4]
-                found[i] = Summary._make((*head, *judged, *of_agent[4:], why))
+                numbers = (*_NONE[:4], *of_agent[4:]) if why else of_agent
+                found[i] = Summary._make((*head, *numbers, why))
     return found
 
 
-_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 11)  # the fields from `solved` to `regret`, of no runs
+_NONE = (math.nan, 0.0, 1.0, *(math.nan,) * 12)  # the fields from `solved` to `accuracy`, no runs
 
 
 def _numbers(runs: Sequence[tuple[Setting, Row]], n: int) -> Iterable[tuple[float, ...]]:
-    """Return the fields from `solved` to `regret` for each n runs."""
+    """Return the fields from `solved` to `accuracy` for each n runs."""
 
-    def matrix(values: Iterable[float | None]) -> Array:
-        return np.array(list(values), np.float64).reshape(-1, n)  # None becomes NaN
+    of = dict(zip(Row._fields, zip(*(row for _, row in runs))))
 
-    at = matrix(row.solved_at for _, row in runs)
+    def matrix(values: Sequence[float | None]) -> Array:
+        return np.array(values, np.float64).reshape(-1, n)  # None becomes NaN
+
+    at = matrix(of["solved_at"])
     at[np.isnan(at)] = math.inf
     solved = np.isfinite(at).sum(axis=1)
-    final = matrix(row.final for _, row in runs)
+    final, average = matrix(of["final"]), matrix(of["average"])
+    trajectories, optimal = matrix(of["trajectories"]), matrix(of["optimal"])
+    learnt = matrix([_learnt(row.ledger, setting.episodes) for setting, row in runs])
     columns = (
         solved / n,
-        *np.array([statistics.wilson(k, n) for k in solved.tolist()]).T,
+        *np.array([statistics.wilson(k, n) for k in range(n + 1)])[solved].T,
         np.median(at, axis=1),
         final.mean(axis=1),
         *statistics.bootstraps(final),
         statistics.iqms(final),
-        matrix(row.average for _, row in runs).mean(axis=1),
-        np.median(matrix(row.trajectories for _, row in runs), axis=1),
-        matrix(row.seconds for _, row in runs).mean(axis=1),
-        matrix(row.value for _, row in runs).mean(axis=1),
-        matrix(row.optimal for _, row in runs).mean(axis=1),
-        matrix(regret(*run) for run in runs).mean(axis=1),
+        average.mean(axis=1),
+        np.median(trajectories, axis=1),
+        matrix(of["seconds"]).mean(axis=1),
+        matrix(of["value"]).mean(axis=1),
+        optimal.mean(axis=1),
+        (optimal * trajectories - average * learnt).mean(axis=1),  # as `regret`
+        matrix(of["accuracy"]).mean(axis=1),
     )
     return zip(*(column.tolist() for column in columns))
 
@@ -221,10 +228,17 @@ def aligned(rows: Sequence[Sequence[str]], form: Form = "text") -> str:
         lines = [" | ".join(["", *(cell.replace("|", r"\|") for cell in row), ""]).strip()
                  for row in rows]  # fmt: skip
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    line = "  ".join(f"{{:<{width}}}" for width in widths)
-    return "\n".join(line.format(*row).rstrip() for row in rows)
+    columns = [_printable(column) for column in zip(*rows)]
+    *padded, last = (
+        [cell.ljust(width) for cell in column]
+        for column, width in ((column, max(map(len, column))) for column in columns)
+    )
+    return "\n".join(map(str.rstrip, map("  ".join, zip(*padded, last))))
+
+
+def _printable(column: Sequence[str]) -> Sequence[str]:
+    """Return texts without characters that control a terminal; most columns have none at all."""
+    return column if "".join(column).isprintable() else [printable(cell) for cell in column]
 
 
 def titled(rows: Sequence[Sequence[str]]) -> str:
@@ -244,40 +258,50 @@ def widest(text: str) -> int:
 
 def columns(summaries: Sequence[Summary], intervals: bool = True) -> list[list[str]]:
     """Return the cells of a table, by row; the first row is the head."""
+    of = dict(zip(Summary._fields, list(zip(*summaries)) or [()] * len(Summary._fields)))
+    judged = of["unjudged"], of["runs"], of["solved"]
     columns = {
-        "problem": [s.panel for s in summaries],
-        "agent": [s.agent for s in summaries],
-        "solved": [_solved(s, intervals) for s in summaries],
-        "at": [_at(s) for s in summaries],
-        "by": [s.measure for s in summaries],
-        "final": [_number(s.final, (s.final_low, s.final_high), intervals) for s in summaries],
-        "value": [_number(s.value) for s in summaries],
-        "failed": [str(s.failed) for s in summaries],
+        "problem": of["panel"],
+        "agent": of["agent"],
+        "solved": _each(_solved, *judged, of["solved_low"], of["solved_high"], interval=intervals),
+        "at": _each(_at, *judged, of["solved_at"]),
+        "by": of["measure"],
+        "final": _each(_number, of["final"], of["final_low"], of["final_high"], interval=intervals),
+        "value": _each(_number, of["value"]),
+        "accuracy": _each(_number, of["accuracy"]),
+        "failed": list(map(str, of["failed"])),
     }
     if set(columns["by"]) == {"returns"}:
         del columns["by"]
+    if set(columns["accuracy"]) <= {"-"}:
+        del columns["accuracy"]
     if set(columns["failed"]) == {"0"}:
         del columns["failed"]
     return [list(columns), *map(list, zip(*columns.values()))]
 
 
-def _solved(s: Summary, interval: bool) -> str:
-    if s.unjudged or not s.runs:
-        return f"n/a ({s.runs} run{'s' * (s.runs > 1)})" if s.runs else "-"
-    between = f" [{s.solved_low:.2f}, {s.solved_high:.2f}]" if interval else ""
-    return f"{round(s.solved * s.runs)} of {s.runs}{between}"
+def _each(cell: Callable[..., str], *columns: Sequence[Any], **more: Any) -> list[str]:
+    """Return a cell for each row of values; many rows have the same. more: values of all rows."""
+    known = functools.cache(functools.partial(cell, **more))
+    return list(map(known, *columns))
 
 
-def _at(s: Summary) -> str:
-    if s.unjudged:
+def _solved(
+    unjudged: str, runs: int, solved: float, low: float, high: float, interval: bool
+) -> str:
+    if unjudged or not runs:
+        return f"n/a ({runs} run{'s' * (runs > 1)})" if runs else "-"
+    between = f" [{low:.2f}, {high:.2f}]" if interval else ""
+    return f"{round(solved * runs)} of {runs}{between}"
+
+
+def _at(unjudged: str, runs: int, solved: float, solved_at: float) -> str:
+    if unjudged:
         return "n/a"
-    return (
-        "-" if not s.solved > 0 else "unsolved" if math.isinf(s.solved_at) else f"{s.solved_at:.0f}"
-    )
+    return "-" if not solved > 0 else "unsolved" if math.isinf(solved_at) else f"{solved_at:.0f}"
 
 
-def _number(x: float, interval: tuple[float, float] | None = None, shown: bool = True) -> str:
+def _number(x: float, low: float = 0.0, high: float = 0.0, interval: bool = False) -> str:
     if math.isnan(x):
         return "-"
-    low, high = interval or (x, x)
-    return f"{x:.3f} [{low:.3f}, {high:.3f}]" if interval and shown else f"{x:.3f}"
+    return f"{x:.3f} [{low:.3f}, {high:.3f}]" if interval else f"{x:.3f}"

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from blockmdp.experiments.driver import Options
 from blockmdp.experiments.errors import StoreError, StudyError
 from blockmdp.experiments.labels import varying
-from blockmdp.experiments.parts import SOURCE
 from blockmdp.experiments.results import Results
 from blockmdp.experiments.search import optuna_version, score, search
-from blockmdp.experiments.settings import Setting
+from blockmdp.experiments.settings import SOURCE, Setting
 from blockmdp.experiments.study import Study
 from blockmdp.experiments.toml import to_toml
 
@@ -65,8 +65,8 @@ def tune(
         If the study has ranges and `trials` is None, or Optuna is missing.
     """
     if trials is None and study.ranges:
-        raise StudyError(f"{study.ranges[0]}: is a range: say how many points to try, "
-                         "such as --trials 50")  # fmt: skip
+        raise StudyError(f"{study.name}.toml: {study.ranges[0]}: is a range: say how many points "
+                         "to try, such as --trials 50")  # fmt: skip
     if trials is not None and trials < 1:
         raise StudyError(f"trials must be an integer >= 1, got {trials!r}")
     out = Path("results") / study.name if out is None else Path(out)
@@ -74,7 +74,10 @@ def tune(
     if set(numbers) & set(study.seeds):
         raise StoreError(f"tuning uses the seeds from {FIRST_SEED} on: choose others for the study")
     trial = study.on_seeds(numbers, f"{study.name}.tuning")
-    results = trial.run(out, **options) if trials is None else search(trial, trials, out, **options)
+    if trials is None:
+        results = trial.run(out, **options)
+    else:
+        results = search(trial, trials, out, Options(**options))
     best = best_settings(results)
     whole = Study(study.document, folder=study.folder, check=False)
     axes = varying([{"episodes": s.episodes} | s.problem for s in whole.settings])

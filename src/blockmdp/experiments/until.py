@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from blockmdp.experiments import statistics
-from blockmdp.experiments.driver import run_studies
+from blockmdp.experiments.driver import Options, run_studies
 from blockmdp.experiments.errors import StudyError
 from blockmdp.experiments.plan import Plan
 from blockmdp.experiments.results import Results
@@ -20,9 +19,7 @@ __all__ = ["half_widths", "run_until"]
 LEAST = 10  # seeds; the spread of fewer is not known well enough
 
 
-def run_until(
-    study: Plan, out: Path, until: float, max_seeds: int, *, quiet: bool, **options: Any
-) -> Results:
+def run_until(study: Plan, out: Path, until: float, max_seeds: int, options: Options) -> Results:
     """Run a study with more and more seeds, until the widest interval is narrow.
 
     Parameters
@@ -35,10 +32,8 @@ def run_until(
         Half the width of the intervals, as a share of the optimal value.
     max_seeds : int
         Number of seeds at which to stop in any case.
-    quiet : bool
-        Show no progress.
-    **options
-        As for `run_studies`.
+    options : Options
+        How to run it.
 
     Returns
     -------
@@ -53,20 +48,20 @@ def run_until(
     while True:
         n = len(seeds)
         part = study if n == len(study.seeds) else study.on_seeds(seeds, study.name)
-        (results,) = run_studies([part], out, quiet=quiet, **options)
+        (results,) = run_studies([part], out, options)
         widths = half_widths(results)
         if not widths:
             return results
         name, width = max(widths.items(), key=lambda item: item[1])
         known = f"{n} seeds: the mean of {name} is known to ±{width:.3g} of the optimal value"
         if n >= LEAST and width <= until:
-            _say(f"{known}, and all others as well", quiet)
+            _say(f"{known}, and all others as well", options.quiet)
             return results
         if results.failed or n >= max_seeds:
             why = "since runs failed" if results.failed else "at --max-seeds"
             print(f"{known}, not to ±{until:g}; stopped {why}", file=sys.stderr)
             return results
-        _say(known, quiet)
+        _say(known, options.quiet)
         wanted = max(n * (width / until) ** 2, LEAST)  # the width shrinks like the square root
         new = min(math.ceil(min(max(wanted, n + 1), max(2 * n, LEAST))), max_seeds) - n
         seeds += range(max(seeds) + 1, max(seeds) + 1 + new)

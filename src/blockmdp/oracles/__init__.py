@@ -10,7 +10,6 @@ from typing import Any
 
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.decomposition import PCA
-from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
@@ -23,13 +22,19 @@ from blockmdp.oracles.fitting import (
     check_is_oracle,
     fit_oracle,
 )
-from blockmdp.oracles.mixtures import AutoOracle, BernoulliMixture, SphericalMixture
+from blockmdp.oracles.mixtures import (
+    AutoOracle,
+    BernoulliMixture,
+    GaussianMixture,
+    SphericalMixture,
+)
 
 __all__ = [
     "AutoOracle",
     "BernoulliMixture",
     "DirichletMixture",
     "FittedOracle",
+    "GaussianMixture",
     "IncrementalOracle",
     "InductiveClusterer",
     "SphericalMixture",
@@ -123,7 +128,7 @@ def gmm(n_states: int = 3, covariance_type: str = "full", n_init: int = 10) -> G
     n_states : int, default=3
         Number of components.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        See `sklearn.mixture.GaussianMixture`.
+        See `GaussianMixture`.
     n_init : int, default=10
         Number of starts.
 

@@ -29,8 +29,10 @@ __all__ = [
     "NetworkScores",
     "Predictor",
     "QuadraticScores",
+    "bands",
     "bank_labels",
     "best_label",
+    "half_square",
     "shape",
     "to_scores",
 ]
@@ -175,9 +177,9 @@ def to_scores(estimator: Any) -> Any:
     """Return scores that label as a fitted estimator does, or else the estimator itself.
 
     There are scores for scikit-learn's KMeans, MiniBatchKMeans and GaussianMixture, and for every
-    estimator that offers `linear_scores`. They may stand alone, or at the end of a Pipeline of
-    scikit-learn's scalers (StandardScaler, MinMaxScaler, MaxAbsScaler) and projections (PCA,
-    TruncatedSVD).
+    estimator that offers `linear_scores` or `quadratic_scores`. They may stand alone, or at the end
+    of a Pipeline of scikit-learn's scalers (StandardScaler, MinMaxScaler, MaxAbsScaler) and
+    projections (PCA, TruncatedSVD).
 
     Parameters
     ----------
@@ -193,7 +195,9 @@ def to_scores(estimator: Any) -> Any:
     -----
     An estimator of your own runs at compiled speed if it has a method `linear_scores()`. It returns
     `(W, b)`, of shapes (K, d) and (K,), such that `predict` labels x with the k of the largest
-    `W[k] . x + b[k]`; or None if `predict` does not work like this.
+    `W[k] . x + b[k]`; or None if `predict` does not work like this. Likewise `quadratic_scores()`:
+    it returns `(W, m, c)`, of shapes (K, p, d), (K, d) and (K,), and `predict` labels x with the k
+    of the largest `c[k] - |W[k] (x - m[k])|^2 / 2`.
 
     Examples
     --------
@@ -217,8 +221,12 @@ def to_scores(estimator: Any) -> Any:
         if affine is None:
             return estimator
         maps.append(affine)
-    if type(last) is GaussianMixture and last.covariance_type != "tied":
-        return _quadratic(last, maps)
+    quadratic = _quadratic(last)
+    if quadratic is not None:
+        W, means, c = quadratic
+        M, v = _composed(maps, W.shape[2])
+        b = np.einsum("kqp,kq->kp", np.swapaxes(W, 1, 2), v - means)
+        return QuadraticScores(_read_only(W @ M), _read_only(b), _read_only(c))
     linear = _linear(last)
     if linear is None:
         return estimator
@@ -250,13 +258,18 @@ def _linear(estimator: Any) -> tuple[Array, Array] | None:
     return W, b
 
 
-def _quadratic(mixture: GaussianMixture, maps: Sequence[tuple[Array, Array]]) -> QuadraticScores:
-    L = _cholesky_factors(mixture)  # (K, p, p): y = L[k].T @ (x - mean[k])
-    M, v = _composed(maps, L.shape[1])
+def _quadratic(estimator: Any) -> tuple[Array, Array, Array] | None:
+    """Return (W, means, c) of an estimator: it labels x with the k of the largest
+    c[k] - |W[k] (x - means[k])|^2 / 2. None if it does not.
+    """
+    if type(estimator) is not GaussianMixture:
+        has_scores = hasattr(estimator, "quadratic_scores")
+        return estimator.quadratic_scores() if has_scores else None
+    if estimator.covariance_type == "tied":
+        return None
+    L = _cholesky_factors(estimator)  # (K, p, p): y = L[k].T @ (x - mean[k])
     log_det = np.log(np.abs(np.diagonal(L, axis1=1, axis2=2))).sum(axis=1)
-    b = np.einsum("kqp,kq->kp", L, v - mixture.means_)
-    c = np.log(mixture.weights_) + log_det
-    return QuadraticScores(_read_only(np.swapaxes(L, 1, 2) @ M), _read_only(b), _read_only(c))
+    return np.swapaxes(L, 1, 2), estimator.means_, np.log(estimator.weights_) + log_det
 
 
 def _composed(maps: Sequence[tuple[Array, Array]], d: int) -> tuple[Array, Array]:
@@ -378,18 +391,13 @@ def quadratic_labels(x, W, b, c):
     Gaussian mixture.
 
     Scores only fall as squares are subtracted. So all components are first scored by a few squares,
-    then the leader by all, and every other one until it falls behind. Rows of W are read up to
-    their last nonzero entry, which is half of them for a full covariance.
+    then the leader by all, and every other one until it falls behind. Rows of W are read where they
+    are not zero, which is half of them for a full covariance.
 
     x: (n, d). W: (K, p, d). b: (K, p). c: (K,). Returns (n,) int32.
     """
     K, p, d = W.shape
-    last = np.zeros((K, p), np.int64)
-    for k in range(K):
-        for m in range(p):
-            for j in range(d):
-                if W[k, m, j] != 0.0:
-                    last[k, m] = j + 1
+    band = bands(W)
     labels = np.empty(len(x), np.int32)
     row = np.empty(d)
     scores = np.empty(K)
@@ -399,15 +407,17 @@ def quadratic_labels(x, W, b, c):
             row[j] = x[i, j]
         label = 0
         for k in range(K):
-            scores[k] = c[k] - _half_square(W, b, index(k), 0, head, last, row, np.inf)
+            scores[k] = c[k] - half_square(W, b, index(k), 0, head, band, row, np.inf)
             if scores[k] > scores[label]:
                 label = k
-        best = scores[label] - _half_square(W, b, index(label), head, p, last, row, np.inf)
+        best = scores[label]
+        best -= half_square(W, b, index(label), head, p, band, row, np.inf)
         leader = label
         for k in range(K):
             if k != leader and scores[k] >= best:
                 behind = scores[k] - best
-                score = scores[k] - _half_square(W, b, index(k), head, p, last, row, behind)
+                score = scores[k]
+                score -= half_square(W, b, index(k), head, p, band, row, behind)
                 if score > best or (score == best and k < label):
                     best = score
                     label = k
@@ -415,15 +425,65 @@ def quadratic_labels(x, W, b, c):
     return labels
 
 
+class Bands(NamedTuple):
+    """Where matrices W (K, p, d) are not zero."""
+
+    first: Any  # (K, p): in row m or any later one, nothing is before first[k, m] ...
+    last: Any  # (K, p): ... and in row m or any earlier one, all is before last[k, m]
+    diagonal: Any  # (K,): whether W[k] is a diagonal matrix
+
+
+@jit
+def bands(W):
+    """Return the `Bands` of matrices W (K, p, d)."""
+    K, p, d = W.shape
+    first = np.full((K, p), d)
+    last = np.zeros((K, p), np.int64)
+    diagonal = np.full(K, p == d)
+    for k in range(K):
+        for m in range(p):
+            for j in range(d):
+                if W[k, m, j] != 0.0:
+                    last[k, m] = j + 1
+                    first[k, m] = min(first[k, m], j)
+                    diagonal[k] = diagonal[k] and m == j
+        for m in range(1, p):
+            last[k, m] = max(last[k, m], last[k, m - 1])
+            first[k, p - 1 - m] = min(first[k, p - 1 - m], first[k, p - m])
+    return Bands(first, last, diagonal)
+
+
 @inlined
-def _half_square(W, b, k, start, stop, last, row, enough):
+def half_square(W, b, k, start, stop, band, row, enough):
     """Return |W[k] x + b[k]|^2 / 2 over the coordinates start, ..., stop - 1, or a part of the sum
-    that exceeds `enough`.
+    that exceeds `enough`. Four coordinates at a time, so that none waits for the one before.
     """
     total = 0.0
     m = start
+    while m + 4 <= stop and total <= enough:
+        m0, m1, m2, m3 = index(m), index(m + 1), index(m + 2), index(m + 3)
+        y0 = y1 = y2 = y3 = 0.0
+        if band.diagonal[k]:
+            y0, y1 = W[k, m0, m0] * row[m0], W[k, m1, m1] * row[m1]
+            y2, y3 = W[k, m2, m2] * row[m2], W[k, m3, m3] * row[m3]
+        else:
+            for i in range(band.first[k, m0], band.last[k, m3]):
+                j = index(i)
+                y0 += W[k, m0, j] * row[j]
+                y1 += W[k, m1, j] * row[j]
+                y2 += W[k, m2, j] * row[j]
+                y3 += W[k, m3, j] * row[j]
+        y0, y1, y2, y3 = b[k, m0] + y0, b[k, m1] + y1, b[k, m2] + y2, b[k, m3] + y3
+        total += 0.5 * y0 * y0
+        total += 0.5 * y1 * y1
+        total += 0.5 * y2 * y2
+        total += 0.5 * y3 * y3
+        m += 4
     while m < stop and total <= enough:
-        y = b[k, index(m)] + _dot(W, k, index(m), last[k, index(m)], row)
+        y = 0.0
+        for i in range(band.first[k, index(m)], band.last[k, index(m)]):
+            y += W[k, index(m), index(i)] * row[index(i)]
+        y = b[k, index(m)] + y
         total += 0.5 * y * y
         m += 1
     return total

@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 
 from blockmdp.envs import lock_bernoulli, lock_gaussian
 from blockmdp.experiments import Results, Study, StudyError
-from blockmdp.experiments.driver import cores, run_studies
+from blockmdp.experiments.driver import Options, cores, run_studies
 from blockmdp.experiments.progress import duration
 from blockmdp.experiments.reporting import Report, Section, html_table, write_report
 from blockmdp.experiments.results import part_of
@@ -94,7 +94,7 @@ def reproduce(
     only : iterable of str, default=()
         Some of `PARTS`. Empty runs all.
     **options
-        Options of `blockmdp.experiments.driver.run_studies`.
+        Options of `blockmdp.experiments.Study.run`.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def reproduce(
     if seeds is not None:
         share = seeds / PAPER_SEEDS
         studies = [s.on_seeds(range(max(round(share * len(s.seeds)), 1)), s.name) for s in studies]
-    results = dict(zip(names, run_studies(studies, out, **options)))
+    results = dict(zip(names, run_studies(studies, out, Options(**options))))
     spent = time.monotonic() - start
     shown = {name: r for name, r in results.items() if name in FIGURES and r.done}
     titles = {name: _titles(result) for name, result in shown.items()}

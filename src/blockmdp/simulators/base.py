@@ -179,7 +179,13 @@ class Simulator(ABC):
 
     @abstractmethod
     def rollout(
-        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+        self,
+        policies: Sequence[Policy],
+        n: int,
+        kind: str,
+        *,
+        keep_x: bool = True,
+        levels: int | None = None,
     ) -> Trajectories:
         """Draw trajectories of policies.
 
@@ -194,6 +200,9 @@ class Simulator(ABC):
             What the trajectories are for; `ledger` counts them under this name.
         keep_x : bool, default=True
             Whether to keep the observations.
+        levels : int or None, default=None
+            Number of levels whose observations are needed, from level 0 on; None for all. The
+            policies must not depend on later observations. A simulator may leave them out.
 
         Returns
         -------

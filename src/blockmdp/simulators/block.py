@@ -109,7 +109,13 @@ class BlockSimulator(Simulator):
         return Observations(np.concatenate(levels), np.concatenate(x))
 
     def rollout(
-        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+        self,
+        policies: Sequence[Policy],
+        n: int,
+        kind: str,
+        *,
+        keep_x: bool = True,
+        levels: int | None = None,
     ) -> Trajectories:
         self.use_observations(True)
         scores = getattr(policies[0].decoder, "scores", None) if len(policies) == n == 1 else None
@@ -119,15 +125,21 @@ class BlockSimulator(Simulator):
         which = self._mixture(policies, n)
         e = rng.children(self.world_key, self.episodes, n)
         c = rng.children(self._policy_key, self.episodes, n)
-        x = np.empty((n, H + 1 if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
+        levels = H + 1 if levels is None else levels
+        x = np.empty((n, levels if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
         actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
         s = start(mdp.dynamics.initial, e)
         for h in range(H + 1):
-            xh = self._tapes.sample(h, s)
-            if keep_x:
-                x[:, h] = xh
+            if h < levels:
+                xh = self._tapes.sample(h, s)
+                if keep_x:
+                    x[:, h] = xh
+            else:
+                self._tapes.skip(h, s)
             if h < H:
-                labels = decode_rows(policies, which, h, xh, latent=s)
+                labels = np.zeros(n, np.int64)
+                if h < levels:
+                    labels = decode_rows(policies, which, h, xh, latent=s)
                 a = choose(_stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h)
                 actions[:, h] = a
                 s, rewards[:, h] = advance(model, h, s, a, e)

@@ -112,7 +112,13 @@ class GymSimulator(Simulator):
         return seen.observations() if record else None
 
     def rollout(
-        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+        self,
+        policies: Sequence[Policy],
+        n: int,
+        kind: str,
+        *,
+        keep_x: bool = True,
+        levels: int | None = None,
     ) -> Trajectories:
         check_observations(self.env.observation_space, self.env)
         H = self.horizon

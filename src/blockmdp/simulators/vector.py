@@ -143,7 +143,13 @@ class VectorSimulator(Simulator):
         return Observations(np.array(levels, np.int64), np.array(x)) if record else None
 
     def rollout(
-        self, policies: Sequence[Policy], n: int, kind: str, *, keep_x: bool = True
+        self,
+        policies: Sequence[Policy],
+        n: int,
+        kind: str,
+        *,
+        keep_x: bool = True,
+        levels: int | None = None,
     ) -> Trajectories:
         check_observations(self.env.single_observation_space, self.env)
         H, which = self.horizon, self._mixture(policies, n)

@@ -31,7 +31,7 @@ from blockmdp.simulators import Simulator
 from blockmdp.trajectories import Observations
 from blockmdp.url.doubts import label_counts
 from blockmdp.url.fix_label import LabelStandard, fix_label
-from blockmdp.url.levels import cluster_by_level, look_alike
+from blockmdp.url.pooling import can_pool
 
 __all__ = ["TSR", "agreement"]
 
@@ -251,7 +251,7 @@ class TSR:
         key = rng.key(streams.estimator(self.simulator.seed), self.restart, self.fits)
         last = self.f
         if self.pool_levels == "auto":
-            self.pool_levels = self.Z.pooled = look_alike(*cluster_by_level(D)) is not False
+            self.pool_levels = self.Z.pooled = can_pool(D)
         if self.oracle is None:
             self.oracle, self.is_default = DirichletMixture(), True
         if self.pool_levels:

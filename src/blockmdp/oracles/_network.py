@@ -1,0 +1,220 @@
+"""Compiled loops of the network of PCID: one hidden layer of logistic units, linear outputs.
+
+The network is f(x) = V sigmoid(W x + b) + v, and its loss
+(sum of |f(x) - y|^2 + alpha (|W|^2 + |V|^2)) / 2n. L-BFGS (Nocedal and Wright 2006, Algorithm 7.5)
+minimises it. Points are stored by coordinates, (d, n): the inner loops run over points, so the
+compiler vectorises them without changing the order of any sum. The sigmoid consists of sums and
+products. So all CPUs give the same network.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from blockmdp.jit import inlined, jit
+from blockmdp.rng import uniform
+
+__all__ = ["Network", "predict", "train"]
+
+MEMORY = 10  # steps that L-BFGS remembers
+
+
+class Network(NamedTuple):
+    """The parameters of a network, or the derivatives of its loss."""
+
+    W: Any  # (units, d)
+    b: Any  # (units,)
+    V: Any  # (outputs, units)
+    v: Any  # (outputs,)
+
+
+@jit
+def train(x, y, units, alpha, max_iter, tol, key):
+    """Fit a `Network` to x (n, d) and y (n, outputs).
+
+    It stops when no derivative is larger than `tol`. Parameters start uniformly within
+    sqrt(2 / (inputs + outputs of their layer)) of 0 (Glorot and Bengio 2010), as in scikit-learn.
+    """
+    d, outputs = x.shape[1], y.shape[1]
+    theta = np.empty(units * (d + 1) + outputs * (units + 1))
+    for i in range(len(theta)):
+        fans = d + units if i < units * (d + 1) else units + outputs
+        theta[i] = (2.0 * uniform(key, i) - 1.0) * math.sqrt(2.0 / fans)
+    columns, targets = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    minimise(columns, targets, units, alpha, max_iter, tol, theta)
+    return unpack(theta, d, units, outputs)
+
+
+@jit
+def predict(x, net):
+    """Return f(x) for each row of x (n, d), (n, outputs)."""
+    hidden = np.empty((len(net.b), len(x)))
+    activate(np.ascontiguousarray(x.T), net, hidden)
+    out = np.empty((len(x), len(net.v)))
+    for i in range(len(x)):
+        for o in range(len(net.v)):
+            out[i, o] = net.v[o]
+            for m in range(len(hidden)):
+                out[i, o] += net.V[o, m] * hidden[m, i]
+    return out
+
+
+@jit
+def unpack(theta, d, units, outputs):
+    """Return the parts of a vector of parameters, as views."""
+    i = units * d
+    j = i + units
+    k = j + outputs * units
+    return Network(
+        theta[:i].reshape(units, d), theta[i:j], theta[j:k].reshape(outputs, units), theta[k:]
+    )
+
+
+@jit
+def minimise(columns, targets, units, alpha, max_iter, tol, theta):
+    """Minimise the loss by L-BFGS. theta: all parameters, changed in place."""
+    size = len(theta)
+    hidden = np.empty((units, columns.shape[1]))
+    gradient = np.empty(size)
+    S = np.empty((MEMORY, size))  # the last steps
+    Y = np.empty((MEMORY, size))  # what they added to the gradient
+    loss = loss_and_gradient(columns, targets, theta, alpha, hidden, gradient)
+    new_theta = np.empty(size)
+    new_gradient = np.empty(size)
+    for n in range(max_iter):
+        if np.abs(gradient).max() <= tol:
+            break
+        step = direction(gradient, S, Y, n)
+        slope = dot(step, gradient)
+        low = 0.0
+        high = np.inf
+        t = 1.0 if n > 0 else min(1.0, 1.0 / math.sqrt(-slope))
+        found = False
+        for _ in range(30):  # look for a t that meets the conditions of Wolfe, by bisection
+            for i in range(size):
+                new_theta[i] = theta[i] + t * step[i]
+            new = loss_and_gradient(columns, targets, new_theta, alpha, hidden, new_gradient)
+            if new > loss + 1e-4 * t * slope:
+                high = t
+            elif dot(step, new_gradient) < 0.9 * slope:
+                low = t
+            else:
+                found = True
+                break
+            t = 0.5 * (low + high) if high < np.inf else 2.0 * t
+        if not found:
+            break  # no progress beyond rounding errors
+        loss = new
+        for i in range(size):
+            S[n % MEMORY, i] = new_theta[i] - theta[i]
+            Y[n % MEMORY, i] = new_gradient[i] - gradient[i]
+            theta[i] = new_theta[i]
+            gradient[i] = new_gradient[i]
+
+
+@jit
+def direction(gradient, S, Y, n):
+    """Return minus the inverse of the Hessian times the gradient, as the last of n steps show it.
+
+    S, Y: (MEMORY, size), see `minimise`.
+    """
+    q = -gradient
+    a = np.empty(MEMORY)
+    for step in range(n - 1, max(n - MEMORY, 0) - 1, -1):
+        m = step % MEMORY
+        a[m] = dot(S[m], q) / dot(S[m], Y[m])
+        for i in range(len(q)):
+            q[i] -= a[m] * Y[m, i]
+    if n > 0:
+        m = (n - 1) % MEMORY
+        q *= dot(S[m], Y[m]) / dot(Y[m], Y[m])
+    for step in range(max(n - MEMORY, 0), n):
+        m = step % MEMORY
+        c = a[m] - dot(Y[m], q) / dot(S[m], Y[m])
+        for i in range(len(q)):
+            q[i] += c * S[m, i]
+    return q
+
+
+@jit
+def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient):
+    """Return the loss, and write its derivatives to `gradient`.
+
+    columns: (d, n). targets: (outputs, n). hidden: (units, n), overwritten.
+    """
+    d, n = columns.shape
+    units, outputs = len(hidden), len(targets)
+    net = unpack(theta, d, units, outputs)
+    slope = unpack(gradient, d, units, outputs)
+    activate(columns, net, hidden)
+    error = np.empty(n)
+    squares = np.zeros(n)
+    back = np.zeros((units, n))  # derivatives of the sum of squares / 2 by the hidden units
+    penalty = 0.0
+    for o in range(outputs):
+        for i in range(n):
+            error[i] = net.v[o] - targets[o, i]
+        for m in range(units):
+            for i in range(n):
+                error[i] += net.V[o, m] * hidden[m, i]
+        slope.v[o] = total(error) / n
+        for i in range(n):
+            squares[i] += error[i] * error[i]
+        for m in range(units):
+            for i in range(n):
+                back[m, i] += net.V[o, m] * error[i]
+            slope.V[o, m] = (dot(hidden[m], error) + alpha * net.V[o, m]) / n
+            penalty += net.V[o, m] * net.V[o, m]
+    for m in range(units):
+        for i in range(n):
+            back[m, i] *= hidden[m, i] * (1.0 - hidden[m, i])
+        slope.b[m] = total(back[m]) / n
+        for j in range(d):
+            slope.W[m, j] = (dot(back[m], columns[j]) + alpha * net.W[m, j]) / n
+            penalty += net.W[m, j] * net.W[m, j]
+    return 0.5 * (total(squares) + alpha * penalty) / n
+
+
+@jit
+def activate(columns, net, hidden):
+    """Write sigmoid(W x + b) to `hidden` (units, n)."""
+    d, n = columns.shape
+    for m in range(len(hidden)):
+        hidden[m, :] = net.b[m]
+        for j in range(d):
+            for i in range(n):
+                hidden[m, i] += net.W[m, j] * columns[j, i]
+        for i in range(n):
+            hidden[m, i] = sigmoid(hidden[m, i])
+
+
+@inlined
+def sigmoid(y):
+    """Return 1 / (1 + exp(-y)). exp(-y) is the Taylor series of exp(-y / 256), squared 8 times."""
+    t = max(-40.0, min(40.0, -y)) / 256.0
+    e = 1 / 24 + t * (1 / 120 + t * (1 / 720))
+    e = 1.0 + t * (1.0 + t * (1 / 2 + t * (1 / 6 + t * e)))
+    for _ in range(8):
+        e *= e
+    return 1.0 / (1.0 + e)
+
+
+@inlined
+def dot(a, b):
+    """Return a . b, summed in order."""
+    sums = 0.0
+    for i in range(len(a)):
+        sums += a[i] * b[i]
+    return sums
+
+
+@inlined
+def total(a):
+    """Return the sum of a, in order."""
+    sums = 0.0
+    for i in range(len(a)):
+        sums += a[i]
+    return sums

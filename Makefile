@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-integration test-slow test-paper mutation lint paper docs bench lock clean
+.PHONY: help setup test test-integration test-slow test-paper test-cuda mutation lint paper docs bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ test-slow: $(INSTALLED) ## run the statistical tests, which take minutes
 
 test-paper: $(INSTALLED) ## run the tests at the paper's scale
 	$(BIN)/python -m pytest -m paper -n 2
+
+test-cuda: $(INSTALLED) ## run the tests that need an NVIDIA GPU and the extra blockmdp[cuda]
+	$(BIN)/python -m pytest -m cuda -n 0
 
 mutation: $(INSTALLED) ## change the code in 240 places, one at a time, and count which the fast tests catch
 	$(BIN)/python tests/mutation.py

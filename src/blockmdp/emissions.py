@@ -35,7 +35,7 @@ __all__ = [
 class Drawing(NamedTuple):
     """How a compiled loop draws one observation, x = matrix @ y.
 
-    Attributes
+    Parameters
     ----------
     fill : function
         `fill(y, constants, level, state, key)` writes y; a compiled scalar function.
@@ -43,8 +43,16 @@ class Drawing(NamedTuple):
         Numbers that it needs.
     dim : int
         Length of y.
-    matrix : ndarray of shape (emission.dim, dim) or None
+    matrix : ndarray of shape (emission.dim, dim) or None, default=None
         None if x is y.
+
+    Examples
+    --------
+    >>> drawing = OneHotBernoulli(3, 5).drawing()
+    >>> y, key = np.empty(drawing.dim), rng.key(rng.root(0), 0)
+    >>> drawing.fill(y, drawing.constants, 0, 2, key)
+    >>> y.astype(int)
+    array([0, 0, 1, 1, 0, 0, 1, 0])
     """
 
     fill: Callable[..., None]

@@ -61,7 +61,7 @@ def fit_many(
     --------
     >>> import blockmdp as bm
     >>> m = bm.lock_bernoulli(horizon=5)
-    >>> fits = bm.fit_many(bm.Tabular(bm.OracleQ()), m, 5_000, seeds=range(4), engine="compiled")
+    >>> fits = bm.fit_many(bm.Tabular(bm.UCBVI()), m, 500, seeds=range(4), engine="compiled")
     >>> [fit.value() for fit in fits]
     [0.5, 0.5, 0.5, 0.5]
     """

@@ -34,6 +34,7 @@ __all__ = [
     "common_mean",
     "evidence",
     "group",
+    "label_sums",
     "linear_scores",
     "map_sweeps",
     "next_merger",
@@ -123,6 +124,17 @@ def dot_rows(X, i, Y, k):
     for j in range(whole, d):
         a += X[i, j] * Y[k, j]
     return (a + b) + (c + e)
+
+
+@jit
+def label_sums(x, z, K):
+    """Return the sum (K, d) of the rows x (n, d) of each label; z: (n,) labels."""
+    n, d = x.shape
+    sums = np.zeros((K, d))
+    for i in range(n):
+        for j in range(d):
+            sums[z[i], j] += x[i, j]
+    return sums
 
 
 # --- the probability of a clustering --------------------------------------------------------------

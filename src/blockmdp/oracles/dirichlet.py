@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist, pdist, squareform
-from scipy.stats import chi2
+from scipy.spatial.distance import pdist, squareform
+from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -38,6 +38,7 @@ from blockmdp.oracles._dirichlet import (
     Model,
     best_cut,
     evidence,
+    label_sums,
     map_sweeps,
     next_merger,
     split_pays,
@@ -417,6 +418,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._n_tried = 0  # number of rows when `_forget_shape` was last tried
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
+        self._known_products: tuple[int, Any] = 0, 0.0  # see `_products`: of how many rows, and it
 
     def _check_parameters(self) -> None:
         check_integer("max_labels", self.max_labels, 1)
@@ -643,13 +645,23 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the sum of the outer products of the deviations from the labels' means, and its
         degrees of freedom.
         """
-        x = self._raw.astype(np.float64)
         counts = np.bincount(z)
-        sums = np.zeros((len(counts), x.shape[1]))
-        for k in np.flatnonzero(counts):
-            sums[k] = x[z == k].sum(axis=0)
-        x -= (sums / np.maximum(counts, 1)[:, None])[z]
-        return x.T @ x, self._n - int(np.count_nonzero(counts))
+        sums = label_sums(self._raw, z, len(counts))
+        sums /= np.sqrt(np.maximum(counts, 1))[:, None]
+        return self._products() - sums.T @ sums, self._n - int(np.count_nonzero(counts))
+
+    def _products(self) -> Array:
+        """Return the sum of the outer products of all rows.
+
+        If it is smaller than the rows, it is kept, and only new rows are added.
+        """
+        n, d = self._raw.shape
+        known, products = self._known_products
+        x = self._raw[known:].astype(np.float64)
+        products = products + x.T @ x
+        if n > d:
+            self._known_products = n, products
+        return products
 
     def _reshape(self, T: Array | None, z: Labels) -> None:
         """Look at all rows through another T, with the labels z."""
@@ -726,6 +738,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
+        self._known_products = 0, 0.0
         self._accept(self._clustering(self._z.copy()))
 
     def _places(self) -> Labels:
@@ -760,10 +773,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _clustering(self, z: Labels) -> _Clustering:
         room = min(int(z.max()) + 2, self.max_labels)
         counts = np.bincount(z, minlength=max(len(self._clusters.counts), room))
-        sums = np.zeros((len(counts), self._x.shape[1]))
-        for k in np.flatnonzero(counts):
-            sums[k] = self._x[z == k].sum(axis=0, dtype=np.float64)
-        return self._scored(z, Clusters(counts, sums))
+        return self._scored(z, Clusters(counts, label_sums(self._x, z, len(counts))))
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
         return _Clustering(z, clusters, *evidence(self._model, clusters, self._square))
@@ -812,13 +822,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         If so, it may consist of many states, of which each has few rows so far.
         """
-        rows = self._x[now.z == now.clusters.counts.argmax()].astype(np.float64)
-        rows -= rows.mean(axis=0)
-        n, dim, some = len(rows), self._model.dim, rows[:: max(len(rows) // 20, 1)]
+        n, dim, k = int(now.clusters.counts.max()), self._model.dim, now.clusters.counts.argmax()
         if n < FEW:
             return False
-        close = chi2.ppf(1 / n, dim) / dim * 2 * (rows**2).sum() / n  # one row in n is so close
-        neighbours = np.count_nonzero(cdist(some, rows, "sqeuclidean") < close, axis=1) - 1
+        rows = self._x[now.z == k].astype(np.float64)
+        rows -= rows.mean(axis=0)
+        squares, some = np.einsum("ij,ij->i", rows, rows), np.arange(0, n, n // 20)
+        distances = squares[some, None] + squares - 2 * rows[some] @ rows.T
+        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * squares.mean()  # one row in n is closer
+        neighbours = np.count_nonzero(distances < close, axis=1) - 1
         return bool(np.count_nonzero(neighbours > 2) > len(some) / 3)
 
 

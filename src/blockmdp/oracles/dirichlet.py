@@ -60,6 +60,7 @@ Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
 POWERS = 10  # steps towards the direction with the largest variance
+TINY = np.finfo(np.float32).tiny
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
@@ -615,10 +616,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seen through it they are not worth a label each. A new shape alone, without a new label,
         does not count: it is for `_learn_noise` to say.
         """
+        if self._T is None:
+            return False
         now, T = self._current(), self._copy_of_T()
         unused = np.flatnonzero(now.clusters.counts == 0)
         large = np.flatnonzero(now.clusters.counts >= MIN_DEGREES * self._x.shape[1])
-        for k in large if T is not None and len(unused) else ():
+        for k in large if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
             for part in modes(self._x[rows].astype(np.float64)):
                 z = now.z.copy()
@@ -789,16 +792,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _splits(self, now: _Clustering, of: Labels | None = None) -> Iterator[Labels]:
         """Yield labels in which part of one becomes a new one, where that is more probable."""
-        counts = now.clusters.counts
+        counts, model = now.clusters.counts, self._model
         unused = np.flatnonzero(counts == 0)
         of = np.flatnonzero(counts > 1) if of is None else of
         for k in of if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
-            x = self._x[rows].astype(np.float64)
-            for part in _parts(self._model.bits, x):
-                smaller = part if 2 * part.sum() <= len(part) else ~part
+            x = self._x[rows]
+            for part in _parts(model.bits, x):
+                smaller = part if 2 * np.count_nonzero(part) <= len(part) else ~part
                 place = (x, smaller, k, unused[0])
-                if split_pays(self._model, now.clusters, self._square, *place, now.score):
+                if split_pays(model, now.clusters, self._square, *place, now.score):
                     z = now.z.copy()
                     z[rows[smaller]] = unused[0]
                     yield z
@@ -1090,24 +1093,25 @@ def _dimensions(scatter: Array, degrees: int, d: int) -> float:
     return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
-def _parts(bits: bool, x: Array) -> Iterator[NDArray[np.bool_]]:
+def _parts(bits: bool, x: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
     """Yield two candidates for a part of a label: one side of the best cut, and the farthest row.
 
     Real numbers are cut along the direction with the largest variance, or one almost as good: where
-    no direction stands out, any will do.
+    no direction stands out, any will do. So single precision is enough.
     """
-    deviations = x - x.mean(axis=0)
+    deviations = x - x.mean(axis=0, dtype=np.float64).astype(np.float32)
+    deviations /= max(deviations.max(), -deviations.min(), TINY)  # so that powers stay finite
     squares = np.einsum("ij,ij->i", deviations, deviations)
     farthest = int(squares.argmax())
     if bits:
-        yield dependent_bit(x)[1]
+        yield dependent_bit(x.astype(np.float64))[1]
     else:
         along = deviations @ deviations[farthest]
         for _ in range(POWERS):
             direction = along @ deviations
             length = math.sqrt(direction @ direction)
-            along = deviations @ (direction / (length + 1e-300))
-        yield best_cut_of(along)[1]
+            along = deviations @ (direction / max(length, TINY))
+        yield best_cut_of(along.astype(np.float64))[1]
     yield np.arange(len(x)) == farthest
 
 
@@ -1116,6 +1120,8 @@ def _close_pairs(clusters: Clusters) -> Labels:
     return only those that cost least to merge.
     """
     used = np.flatnonzero(clusters.counts)
+    if len(used) < 2:
+        return np.zeros((0, 2), np.int64)
     i, j = np.triu_indices(len(used), 1)
     if len(used) > MANY:
         n = clusters.counts[used].astype(np.float64)
@@ -1131,7 +1137,7 @@ def _close_pairs(clusters: Clusters) -> Labels:
 
 def _later(counts: Any) -> Any:
     """Return how many observations of labels there are when they are examined the next time."""
-    return counts + np.where(counts < FEW, np.maximum(counts // 2, 2), counts)
+    return counts + np.where(counts < FEW, np.maximum((counts + 1) // 2, 2), counts)
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "Predictive",
     "assign",
     "best_cut",
+    "best_side",
     "common_mean",
     "evidence",
     "group",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
+POWERS = 10  # steps towards the direction with the largest variance
+TINY = float(np.finfo(np.float32).tiny)
 MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 
@@ -758,6 +761,76 @@ def group(model, clusters, x, z, square, candidates, moved):
                     top = gain
                     pick = i
     return found
+
+
+# --- a part of a label ----------------------------------------------------------------------------
+@jit
+def best_side(x, side):
+    """Cut rows in two along the direction with the largest variance, or one almost as good: where
+    no direction stands out, any will do. So single precision is enough.
+
+    x: (n, d), float32. side: (n,), overwritten with whether each row is on the second side.
+
+    Returns the row that is farthest from the mean.
+    """
+    n, d = x.shape
+    mean = np.zeros(d)
+    for i in range(n):
+        for j in range(d):
+            mean[j] += x[i, j]
+    mean /= n
+    deviations = np.empty((n, d), np.float32)
+    columns = np.empty((d, n), np.float32)
+    farthest = 0
+    most = 0.0
+    for i in range(n):
+        for j in range(d):
+            deviations[i, j] = x[i, j] - mean[j]
+        square = dot(deviations[i], deviations[i])
+        if square > most:
+            most = square
+            farthest = i
+    scale = np.float32(1.0 / max(math.sqrt(most), TINY))  # so that powers stay finite
+    for i in range(n):
+        for j in range(d):
+            deviations[i, j] *= scale
+            columns[j, i] = deviations[i, j]
+    along = np.empty(n, np.float32)
+    direction = deviations[farthest].copy()
+    for step in range(POWERS + 1):
+        along[:] = 0.0
+        for j in range(d):
+            weight = direction[j]
+            for i in range(n):
+                along[i] += weight * columns[j, i]
+        if step < POWERS:
+            direction[:] = 0.0
+            for i in range(n):
+                weight = along[i]
+                for j in range(d):
+                    direction[j] += weight * deviations[i, j]
+            direction /= np.float32(max(math.sqrt(dot(direction, direction)), TINY))
+    threshold = cut_in_two(along)
+    for i in range(n):
+        side[i] = along[i] > threshold
+    return farthest
+
+
+@jit
+def cut_in_two(numbers):
+    """Return where to cut numbers (n,) with mean 0, so that the two sides differ most."""
+    order = np.sort(numbers)
+    n = len(order)
+    total = 0.0
+    most = -1.0
+    threshold = 0.0
+    for i in range(n - 1):
+        total += order[i]
+        between = total * total / ((i + 1.0) * (n - 1.0 - i))
+        if between > most:
+            most = between
+            threshold = 0.5 * (np.float64(order[i]) + np.float64(order[i + 1]))
+    return threshold
 
 
 # --- a hierarchical clustering --------------------------------------------------------------------

@@ -37,6 +37,7 @@ from blockmdp.oracles._dirichlet import (
     Clusters,
     Model,
     best_cut,
+    best_side,
     evidence,
     label_sums,
     map_sweeps,
@@ -50,7 +51,7 @@ from blockmdp.oracles._noise import (
     rank,
     whitening,
 )
-from blockmdp.oracles.mixtures import best_cut_of, dependent_bit
+from blockmdp.oracles.mixtures import dependent_bit
 from blockmdp.oracles.scores import LinearScores, bank_labels
 
 __all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
@@ -59,8 +60,6 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
-POWERS = 10  # steps towards the direction with the largest variance
-TINY = np.finfo(np.float32).tiny
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
@@ -1093,26 +1092,16 @@ def _dimensions(scatter: Array, degrees: int, d: int) -> float:
     return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
-def _parts(bits: bool, x: NDArray[np.float32]) -> Iterator[NDArray[np.bool_]]:
-    """Yield two candidates for a part of a label: one side of the best cut, and the farthest row.
-
-    Real numbers are cut along the direction with the largest variance, or one almost as good: where
-    no direction stands out, any will do. So single precision is enough.
-    """
-    deviations = x - x.mean(axis=0, dtype=np.float64).astype(np.float32)
-    deviations /= max(deviations.max(), -deviations.min(), TINY)  # so that powers stay finite
-    squares = np.einsum("ij,ij->i", deviations, deviations)
-    farthest = int(squares.argmax())
+def _parts(bits: bool, x: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
+    """Return two candidates for a part of a label: one side of the best cut, and one far row."""
     if bits:
-        yield dependent_bit(x.astype(np.float64))[1]
+        x = x.astype(np.float64)
+        farthest = int(((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax())
+        side = dependent_bit(x)[1]
     else:
-        along = deviations @ deviations[farthest]
-        for _ in range(POWERS):
-            direction = along @ deviations
-            length = math.sqrt(direction @ direction)
-            along = deviations @ (direction / max(length, TINY))
-        yield best_cut_of(along.astype(np.float64))[1]
-    yield np.arange(len(x)) == farthest
+        side = np.empty(len(x), np.bool_)
+        farthest = best_side(x, side)
+    return [side, np.arange(len(x)) == farthest]
 
 
 def _close_pairs(clusters: Clusters) -> Labels:

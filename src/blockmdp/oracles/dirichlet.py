@@ -1126,7 +1126,7 @@ def _close_pairs(clusters: Clusters) -> Labels:
 
 def _later(counts: Any) -> Any:
     """Return how many observations of labels there are when they are examined the next time."""
-    return counts + np.where(counts < FEW, np.maximum((counts + 1) // 2, 2), counts)
+    return counts + np.where(counts < FEW, np.maximum(counts // 2, 2), counts)
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

@@ -660,7 +660,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n, d = self._raw.shape
         known, products = self._known_products
         x = self._raw[known:].astype(np.float64)
-        products = products + x.T @ x
+        products = np.asarray(products + x.T @ x)
         if n > d:
             self._known_products = n, products
         return products
@@ -1095,9 +1095,9 @@ def _dimensions(scatter: Array, degrees: int, d: int) -> float:
 def _parts(bits: bool, x: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
     """Return two candidates for a part of a label: one side of the best cut, and one far row."""
     if bits:
-        x = x.astype(np.float64)
-        farthest = int(((x - x.mean(axis=0)) ** 2).sum(axis=1).argmax())
-        side = dependent_bit(x)[1]
+        X = x.astype(np.float64)
+        farthest = int(((X - X.mean(axis=0)) ** 2).sum(axis=1).argmax())
+        side = dependent_bit(X)[1]
     else:
         side = np.empty(len(x), np.bool_)
         farthest = best_side(x, side)

@@ -122,6 +122,63 @@ def test_the_evidence_of_bits_is_the_product_of_their_predictions():
     assert best.depends[0] == best.depends.max() > 0.9
 
 
+@pytest.mark.parametrize("K", [0, 1, 2, 5])
+@pytest.mark.parametrize("room", [5, 8])
+def test_few_labels_are_compared_by_inner_products_as_many_are_by_evidence(K, room):
+    x, _ = gaussians(n=40)
+    z = np.arange(40) % max(K, 1) + (K < 3)  # with gaps
+    clusters = statistics(x[: 40 * (K > 0)], z[: 40 * (K > 0)], room)
+    random = np.random.default_rng(1)
+    prediction = Predictive(np.zeros((room, 8)), np.zeros(room), np.zeros(room))
+    for scale in (0.5, 2.0, 8.0):
+        model = shared(False, 7.5, math.log(0.01), 4.0, random.uniform(0.5, 3.0))
+        row = scale * random.normal(size=8)
+        square = (x**2).sum() * (K > 0) + row @ row
+        current = np.zeros(room, np.bool_)
+        best, top, unused, new, model_of_many = _dirichlet.compare_labels(
+            model, clusters, row, square, prediction, current
+        )
+        same, few_top, also_unused, few_new, model_of_few = _dirichlet.compare_few(
+            model, clusters, row, square
+        )
+        assert (same, also_unused) == (best, unused)
+        assert model_of_few.ratio == model_of_many.ratio
+        assert model_of_few.noise == pytest.approx(model_of_many.noise, rel=1e-9)
+        if K > 0 and unused >= 0:
+            assert few_new - few_top == pytest.approx(new - top, abs=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1.0, 1e17])
+def test_the_best_side_is_one_of_two_states_at_any_scale(scale):
+    x, z = gaussians(n=50, K=2, apart=12.0)
+    x[7] += 40 * (x[z == z[7]].mean(axis=0) - x[z != z[7]].mean(axis=0))  # away from the other
+    side = np.zeros(50, np.bool_)
+    farthest = _dirichlet.best_side((scale * x).astype(np.float32), side)
+    assert farthest == 7
+    x[7] = x[z == z[7]][0]
+    _dirichlet.best_side((scale * x).astype(np.float32), side)
+    assert adjusted_rand_score(side, z) == 1.0
+
+
+def test_the_side_of_equal_rows_is_any():
+    side = np.zeros(4, np.bool_)
+    assert _dirichlet.best_side(np.ones((4, 3), np.float32), side) == 0
+    assert not side.any()
+
+
+@pytest.mark.parametrize("memory", [None, 40])
+def test_the_scatter_is_that_of_all_rows_however_often_it_is_asked_for(memory):
+    x, _ = gaussians(n=120)
+    oracle = DirichletMixture(memory=memory)
+    for rows in np.split(x, 8):
+        oracle.partial_fit(rows)
+        scatter, degrees = oracle.noise_scatter()
+        kept, z = oracle._raw.astype(np.float64), oracle._z
+        expected = sum((z == k).sum() * np.cov(kept[z == k].T, bias=True) for k in np.unique(z))
+        np.testing.assert_allclose(scatter, expected, atol=1e-9)
+        assert degrees == len(kept) - len(np.unique(z))
+
+
 @pytest.mark.parametrize("bits", [False, True])
 def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     x, z = gaussians(n=40)
@@ -146,6 +203,9 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
         before = statistics(x, np.minimum(z, 1), 5)
         size = _dirichlet.group(model, before, x, np.minimum(z, 1), square, few, moved)
         assigned.append((size, *moved))
+        side = np.zeros(len(x), np.bool_)
+        assigned.append((_dirichlet.best_side(x, side), *side))
+        assigned.append(tuple(_dirichlet.label_sums(x, z, 5).ravel()))
         exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned)
         return floats, exact
 

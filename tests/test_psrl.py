@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -20,6 +21,27 @@ def test_gamma_numbers_have_the_gamma_distribution():
         x = np.array([rng.gamma(np.uint64(5), i, shape) for i in range(4000)])
         assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > 1e-3
         assert x[7] == interpreted(rng.gamma)(np.uint64(5), 7, shape)
+
+
+def plain_gamma(key, i, shape):
+    """`rng.gamma` without its short cuts."""
+    key = np.uint64(rng.child(key, i))
+    boost = math.exp(math.log(1.0 - rng.uniform(key, 0)) / shape) if shape < 1.0 else 1.0
+    d = shape + (shape < 1.0) - 1.0 / 3.0
+    for j in itertools.count(1, 2):
+        x, u = rng.normal(key, j), 1.0 - rng.uniform(key, j + 1)
+        v = (1.0 + x / math.sqrt(9.0 * d)) ** 3
+        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v * boost
+
+
+@pytest.mark.parametrize("shape", [1e-4, 5e-4, 1e-3, 0.1, 0.99, 1.0, 7.5, 3000.0])
+def test_the_short_cuts_of_gamma_numbers_change_nothing(shape):
+    key = np.uint64(11)
+    x = [rng.gamma(key, i, shape) for i in range(2000)]
+    plain = [plain_gamma(key, i, shape) for i in range(2000)]
+    np.testing.assert_allclose(x, plain, rtol=1e-12, atol=0.0)
+    assert (shape > 5e-3) or 0.0 in x
 
 
 def test_psrl_follows_the_rules_of_learners():

@@ -112,7 +112,10 @@ class Tapes:
         numbers = 1 << (24 if decoder is not None else 21)
         rows = min(self.rows_at_once, numbers // self.mdp.emission.dim)
         ahead = min(episodes, max(past, 1), rows // (self.mdp.horizon + 1) + 1)
-        spare = min(max(self.least_rows // cells, 16), 1024) if decoder is not None else 4
+        if decoder is None:
+            spare = min(max(rows // (4 * cells), 4), 16)
+        else:
+            spare = min(max(self.least_rows // cells, 16), 1024)
         expected = rate * ahead
         want = np.minimum(expected + 2 * np.sqrt(expected) + spare, episodes).astype(np.int64)
         left = self._limit - self.visits

@@ -90,21 +90,18 @@ def learn_scale(tables):
 
 
 @inlined
-def draw_value(tables, h, s, a, key):
-    """Draw the value of an action from the posterior, given the values of the next level."""
-    H, S, _ = tables.q.shape
-    i = at(tables.n, h)
-    n = tables.n[i, s, a]
-    surprise = tables.scale[0]
-    v_max = tables.scale[1]
+def draw_reward(tables, i, s, a, key):
+    """Draw the mean reward of an action from the posterior."""
     won, lost = 0.0, 0.0
     if tables.r[i, s, a, 0] > 0.0:
         won = tables.r[i, s, a, 0] / tables.rewards[1]
     if tables.r[i, s, a, 1] < 0.0:
         lost = tables.r[i, s, a, 1] / tables.rewards[0]
     g = gamma(key, 0, tables.wins)
-    total = g * surprise
-    mass = g + gamma(key, 1, tables.losses + max(n - won - lost, 0.0))
+    if g == 0.0 and won == 0.0 and lost == 0.0:
+        return 0.0
+    total = g * tables.scale[0]
+    mass = g + gamma(key, 1, tables.losses + max(tables.n[i, s, a] - won - lost, 0.0))
     if won > 0.0:
         g = gamma(key, 2, won)
         mass += g
@@ -113,12 +110,21 @@ def draw_value(tables, h, s, a, key):
         g = gamma(key, 3, lost)
         mass += g
         total += g * tables.rewards[0]
-    reward = total / mass
+    return total / mass
+
+
+@inlined
+def draw_value(tables, h, s, a, key):
+    """Draw the value of an action from the posterior, given the values of the next level."""
+    H, S, _ = tables.q.shape
+    i = at(tables.n, h)
+    reward = draw_reward(tables, i, s, a, key)
     if h == H - 1:
         return reward
+    v_max = tables.scale[1]
     mass = gamma(key, 4, tables.unseen)
-    total = mass * surprise
-    ended = n
+    total = mass * tables.scale[0]
+    ended = tables.n[i, s, a]
     for t in range(S):
         count = tables.m[i, s, a, t]
         if count > 0:

@@ -150,8 +150,12 @@ def only(bank: Bank, g: int) -> Bank:
 
 def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:
     """Return a copy with `more` entries at the end of its second axis."""
-    new = np.full((len(array), more, *array.shape[2:]), value, array.dtype)
-    return np.concatenate([array, new], axis=1)
+    G, C, *rest = array.shape
+    new = np.zeros((G, C + more, *rest), array.dtype)  # no memory is touched before it is used
+    new[:, :C] = array
+    if value:
+        new[:, C:] = value
+    return new
 
 
 # --- compiled loops -------------------------------------------------------------------------------

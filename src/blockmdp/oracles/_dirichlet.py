@@ -31,9 +31,11 @@ __all__ = [
     "Predictive",
     "assign",
     "best_cut",
+    "best_side",
     "common_mean",
     "evidence",
     "group",
+    "label_sums",
     "linear_scores",
     "map_sweeps",
     "next_merger",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
+POWERS = 10  # steps towards the direction with the largest variance
+TINY = float(np.finfo(np.float32).tiny)
 MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 
@@ -125,6 +129,17 @@ def dot_rows(X, i, Y, k):
     return (a + b) + (c + e)
 
 
+@jit
+def label_sums(x, z, K):
+    """Return the sum (K, d) of the rows x (n, d) of each label; z: (n,) labels."""
+    n, d = x.shape
+    sums = np.zeros((K, d))
+    for i in range(n):
+        for j in range(d):
+            sums[z[i], j] += x[i, j]
+    return sums
+
+
 # --- the probability of a clustering --------------------------------------------------------------
 @jit
 def evidence(model, clusters, square):
@@ -155,35 +170,51 @@ def evidence(model, clusters, square):
     if U > MANY:
         best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
         return total + best, with_noise(model, model.dim, best_ratio, best_noise)
-    gram = np.empty((U, U))  # inner products of the labels' means
+    products = np.empty((U, U))
     for a in range(U):
         for c in range(a + 1):
-            gram[a, c] = dot_rows(sums, used[a], sums, used[c])
-            gram[a, c] /= counts[used[a]] * counts[used[c]]
-    weight = np.empty(U)
+            products[a, c] = dot_rows(sums, used[a], sums, used[c])
+    best, best_model = evidence_of_few(model, counts[used], products, within)
+    return total + best, best_model
+
+
+@jit
+def evidence_of_few(model, counts, products, within):
+    """Return the evidence of the means of few labels, and the model that maximises it.
+
+    counts: (U,). products: (U, U), inner products of the labels' sums, below the diagonal and on
+    it. within: sum of squares around the labels' means.
+    """
+    U = len(counts)
+    n = counts.sum()
+    weight = np.empty(U)  # of the sums, in the sum of the means
     best = -np.inf
     best_ratio = 1.0
     best_noise = 1.0
     for ratio in RATIOS:
         weights = 0.0
-        logs = 0.0
-        for a in range(U):
-            spread = 1.0 + ratio * counts[used[a]]
-            weight[a] = counts[used[a]] / spread
-            weights += weight[a]
-            logs += math.log(spread)
+        spreads = 1.0
         between = 0.0
+        mean_square = 0.0
         for a in range(U):
-            between += weight[a] * (1.0 - weight[a] / weights) * gram[a, a]
+            spread = 1.0 + ratio * counts[a]
+            spreads *= spread
+            weight[a] = 1.0 / spread
+            weights += weight[a] * counts[a]
+            between += weight[a] * products[a, a] / counts[a]
+            product = 0.5 * weight[a] * products[a, a]
             for c in range(a):
-                between -= 2.0 * weight[a] * weight[c] / weights * gram[a, c]
-        Q = within + max(between, 0.0)
-        score = -0.5 * model.dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
+                product += weight[c] * products[a, c]
+            mean_square += 2.0 * weight[a] * product
+        Q = within + max(between - mean_square / weights, 0.0)
+        score = -0.5 * model.dim * ((n - 1) * math.log(Q) + math.log(spreads * weights))
         if score > best:
             best = score
             best_ratio = ratio
             best_noise = Q / ((n - 1) * model.dim)
-    return total + best, with_noise(model, model.dim, best_ratio, best_noise)
+        if U == 1:  # then all ratios are equally probable
+            break
+    return best, with_noise(model, model.dim, best_ratio, best_noise)
 
 
 @jit
@@ -532,6 +563,31 @@ def assign(model, clusters, row, square, prediction, is_current):
     Returns the label, whether it is new, whether a few such rows together might get a new one, and
     the model with the ratio and noise from now on.
     """
+    counts = clusters.counts
+    used = np.count_nonzero(counts)
+    if model.bits or used > MANY:
+        found = compare_labels(model, clusters, row, square, prediction, is_current)
+    else:
+        found = compare_few(model, clusters, row, square)
+    best, top, unused, new, model = found
+    is_new = best < 0 or new > top
+    label = unused if is_new else best
+    is_doubtful = False
+    if not is_new:
+        lead = math.log(counts[best]) - model.log_alpha  # of a known label over a new one
+        is_doubtful = new + 0.75 * lead > top
+    add(clusters, label, row, 1)
+    is_current[label] = False
+    return label, is_new, is_doubtful, model
+
+
+@jit
+def compare_labels(model, clusters, row, square, prediction, is_current):
+    """Compare the labels in use, and a new one, for one more row; see `assign`.
+
+    Returns the most probable label in use (-1 if there is none) and its score, a label that is not
+    in use (-1 if there is none) and its score, and the model of the better one.
+    """
     counts, sums = clusters
     K, d = sums.shape
     mean = np.zeros(d)
@@ -565,15 +621,87 @@ def assign(model, clusters, row, square, prediction, is_current):
             add(clusters, unused, row, -1)
         if top >= new:
             model = known_model
-    is_new = best < 0 or new > top
-    label = unused if is_new else best
-    is_doubtful = False
-    if not is_new:
-        lead = math.log(counts[best]) - model.log_alpha  # of a known label over a new one
-        is_doubtful = new + 0.75 * lead > top
-    add(clusters, label, row, 1)
-    is_current[label] = False
-    return label, is_new, is_doubtful, model
+    return best, top, unused, new, model
+
+
+@jit
+def compare_few(model, clusters, row, square):
+    """Do the same as `compare_labels` for real numbers and few labels, from inner products alone.
+
+    Scores lack a constant.
+    """
+    counts, sums = clusters
+    K = len(counts)
+    unused = -1
+    for k in range(K - 1, -1, -1):
+        if counts[k] == 0:
+            unused = k
+    used = np.flatnonzero(counts)
+    U = len(used)
+    if U == 0:
+        return -1, -np.inf, unused, 0.0, model
+    n = np.ones(U + 1, np.int64)
+    products = np.empty((U + 1, U + 1))  # of the labels' sums and, at last, the row
+    products[U, U] = dot(row, row)
+    within = square - products[U, U]
+    for a in range(U):
+        n[a] = counts[used[a]]
+        for c in range(a + 1):
+            products[a, c] = products[c, a] = dot_rows(sums, used[a], sums, used[c])
+        products[U, a] = products[a, U] = dot_row(sums, used[a], row)
+        within -= products[a, a] / n[a]
+    least = 1e-12 * square
+    best = nearest(model, n, products)
+    new = -np.inf
+    new_model = model
+    if unused >= 0:
+        new, new_model = evidence_of_few(model, n, products, max(within, least) + 1e-300)
+        new += model.log_alpha - math.log(n[best])
+    within += products[best, best] / n[best] + products[U, U]
+    for c in range(U):
+        products[best, c] += products[U, c]
+        products[c, best] = products[best, c]
+    products[best, best] += products[U, best] + products[U, U]
+    n[best] += 1
+    within -= products[best, best] / n[best]
+    known = (n[:U], products[:U, :U], max(within, least) + 1e-300)
+    top, known_model = evidence_of_few(model, *known)
+    return used[best], top, unused, new, known_model if top >= new else new_model
+
+
+@jit
+def nearest(model, n, products):
+    """Return which of U labels is the most probable for one more row.
+
+    n: (U + 1,) rows of each label, and 1. products: (U + 1, U + 1), see `compare_few`.
+    """
+    U = len(n) - 1
+    weights = 0.0
+    mean = np.zeros(U + 1)  # inner products of the labels' sums, and of the row, with their mean
+    for a in range(U):
+        spread = 1.0 + model.ratio * n[a]
+        weights += n[a] / spread
+        for c in range(U + 1):
+            mean[c] += products[a, c] / spread
+    mean_square = 0.0
+    for a in range(U):
+        mean_square += mean[a] / (1.0 + model.ratio * n[a])
+    mean /= weights
+    mean_square /= weights * weights
+    best = 0
+    top = -np.inf
+    for a in range(U):
+        spread = 1.0 + model.ratio * n[a]
+        product = (model.ratio * products[U, a] + mean[U]) / spread  # of what it predicts and row
+        size = model.ratio * (model.ratio * products[a, a] + 2.0 * mean[a]) + mean_square
+        distance = products[U, U] - 2.0 * product + size / (spread * spread)
+        variance = 1.0 + model.ratio / spread
+        score = model.dim * math.log(variance) + distance / (model.noise * variance)
+        score = math.log(n[a]) - 0.5 * score
+        if score > top:
+            top = score
+            best = a
+    return best
 
 
 @jit
@@ -633,6 +761,76 @@ def group(model, clusters, x, z, square, candidates, moved):
                     top = gain
                     pick = i
     return found
+
+
+# --- a part of a label ----------------------------------------------------------------------------
+@jit
+def best_side(x, side):
+    """Cut rows in two along the direction with the largest variance, or one almost as good: where
+    no direction stands out, any will do. So single precision is enough.
+
+    x: (n, d), float32. side: (n,), overwritten with whether each row is on the second side.
+
+    Returns the row that is farthest from the mean.
+    """
+    n, d = x.shape
+    mean = np.zeros(d)
+    for i in range(n):
+        for j in range(d):
+            mean[j] += x[i, j]
+    mean /= n
+    deviations = np.empty((n, d), np.float32)
+    columns = np.empty((d, n), np.float32)
+    farthest = 0
+    most = 0.0
+    for i in range(n):
+        for j in range(d):
+            deviations[i, j] = x[i, j] - mean[j]
+        square = dot(deviations[i], deviations[i])
+        if square > most:
+            most = square
+            farthest = i
+    scale = np.float32(1.0 / max(math.sqrt(most), TINY))  # so that powers stay finite
+    for i in range(n):
+        for j in range(d):
+            deviations[i, j] *= scale
+            columns[j, i] = deviations[i, j]
+    along = np.empty(n, np.float32)
+    direction = deviations[farthest].copy()
+    for step in range(POWERS + 1):
+        along[:] = 0.0
+        for j in range(d):
+            weight = direction[j]
+            for i in range(n):
+                along[i] += weight * columns[j, i]
+        if step < POWERS:
+            direction[:] = 0.0
+            for i in range(n):
+                weight = along[i]
+                for j in range(d):
+                    direction[j] += weight * deviations[i, j]
+            direction /= np.float32(max(math.sqrt(dot(direction, direction)), TINY))
+    threshold = cut_in_two(along)
+    for i in range(n):
+        side[i] = along[i] > threshold
+    return farthest
+
+
+@jit
+def cut_in_two(numbers):
+    """Return where to cut numbers (n,) with mean 0, so that the two sides differ most."""
+    order = np.sort(numbers)
+    n = len(order)
+    total = 0.0
+    most = -1.0
+    threshold = 0.0
+    for i in range(n - 1):
+        total += order[i]
+        between = total * total / ((i + 1.0) * (n - 1.0 - i))
+        if between > most:
+            most = between
+            threshold = 0.5 * (np.float64(order[i]) + np.float64(order[i + 1]))
+    return threshold
 
 
 # --- a hierarchical clustering --------------------------------------------------------------------

@@ -41,7 +41,7 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     ndarray of shape (d, d) or None
         Symmetric, with determinant 1 on the directions that the noise fills.
     """
-    values, vectors = np.linalg.eigh(scatter)
+    values = np.linalg.eigvalsh(scatter)  # the vectors, which take longer, are rarely needed
     filled = values > NULL * values[-1]
     s, d = values[filled], np.count_nonzero(filled)
     if d < 2:
@@ -57,6 +57,7 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     variances = psi[i, j] + s
     if i == len(WEIGHTS) - 1 or variances.max() < ROUND * variances.min():
         return None
+    vectors = np.linalg.eigh(scatter)[1]
     scale = np.ones(len(values))
     scale[filled] = np.exp(0.5 * (np.log(variances).mean() - np.log(variances)))
     # rounded, so that it is the same on every machine

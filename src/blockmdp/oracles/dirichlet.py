@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist, pdist, squareform
-from scipy.stats import chi2
+from scipy.spatial.distance import pdist, squareform
+from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -37,7 +37,9 @@ from blockmdp.oracles._dirichlet import (
     Clusters,
     Model,
     best_cut,
+    best_side,
     evidence,
+    label_sums,
     map_sweeps,
     next_merger,
     split_pays,
@@ -49,7 +51,7 @@ from blockmdp.oracles._noise import (
     rank,
     whitening,
 )
-from blockmdp.oracles.mixtures import best_cut_of, dependent_bit
+from blockmdp.oracles.mixtures import dependent_bit
 from blockmdp.oracles.scores import LinearScores, bank_labels
 
 __all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
@@ -58,7 +60,6 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 SWEEPS = 5  # passes over the data before the evidence is compared
-POWERS = 10  # steps towards the direction with the largest variance
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
@@ -417,6 +418,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._n_tried = 0  # number of rows when `_forget_shape` was last tried
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
+        self._known_products: tuple[int, Any] = 0, 0.0  # see `_products`: of how many rows, and it
 
     def _check_parameters(self) -> None:
         check_integer("max_labels", self.max_labels, 1)
@@ -613,10 +615,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seen through it they are not worth a label each. A new shape alone, without a new label,
         does not count: it is for `_learn_noise` to say.
         """
+        if self._T is None:
+            return False
         now, T = self._current(), self._copy_of_T()
         unused = np.flatnonzero(now.clusters.counts == 0)
         large = np.flatnonzero(now.clusters.counts >= MIN_DEGREES * self._x.shape[1])
-        for k in large if T is not None and len(unused) else ():
+        for k in large if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
             for part in modes(self._x[rows].astype(np.float64)):
                 z = now.z.copy()
@@ -643,13 +647,23 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the sum of the outer products of the deviations from the labels' means, and its
         degrees of freedom.
         """
-        x = self._raw.astype(np.float64)
         counts = np.bincount(z)
-        sums = np.zeros((len(counts), x.shape[1]))
-        for k in np.flatnonzero(counts):
-            sums[k] = x[z == k].sum(axis=0)
-        x -= (sums / np.maximum(counts, 1)[:, None])[z]
-        return x.T @ x, self._n - int(np.count_nonzero(counts))
+        sums = label_sums(self._raw, z, len(counts))
+        sums /= np.sqrt(np.maximum(counts, 1))[:, None]
+        return self._products() - sums.T @ sums, self._n - int(np.count_nonzero(counts))
+
+    def _products(self) -> Array:
+        """Return the sum of the outer products of all rows.
+
+        If it is smaller than the rows, it is kept, and only new rows are added.
+        """
+        n, d = self._raw.shape
+        known, products = self._known_products
+        x = self._raw[known:].astype(np.float64)
+        products = np.asarray(products + x.T @ x)
+        if n > d:
+            self._known_products = n, products
+        return products
 
     def _reshape(self, T: Array | None, z: Labels) -> None:
         """Look at all rows through another T, with the labels z."""
@@ -726,6 +740,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
+        self._known_products = 0, 0.0
         self._accept(self._clustering(self._z.copy()))
 
     def _places(self) -> Labels:
@@ -760,10 +775,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _clustering(self, z: Labels) -> _Clustering:
         room = min(int(z.max()) + 2, self.max_labels)
         counts = np.bincount(z, minlength=max(len(self._clusters.counts), room))
-        sums = np.zeros((len(counts), self._x.shape[1]))
-        for k in np.flatnonzero(counts):
-            sums[k] = self._x[z == k].sum(axis=0, dtype=np.float64)
-        return self._scored(z, Clusters(counts, sums))
+        return self._scored(z, Clusters(counts, label_sums(self._x, z, len(counts))))
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
         return _Clustering(z, clusters, *evidence(self._model, clusters, self._square))
@@ -779,16 +791,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _splits(self, now: _Clustering, of: Labels | None = None) -> Iterator[Labels]:
         """Yield labels in which part of one becomes a new one, where that is more probable."""
-        counts = now.clusters.counts
+        counts, model = now.clusters.counts, self._model
         unused = np.flatnonzero(counts == 0)
         of = np.flatnonzero(counts > 1) if of is None else of
         for k in of if len(unused) else ():
             rows = np.flatnonzero(now.z == k)
-            x = self._x[rows].astype(np.float64)
-            for part in _parts(self._model.bits, x):
-                smaller = part if 2 * part.sum() <= len(part) else ~part
+            x = self._x[rows]
+            for part in _parts(model.bits, x):
+                smaller = part if 2 * np.count_nonzero(part) <= len(part) else ~part
                 place = (x, smaller, k, unused[0])
-                if split_pays(self._model, now.clusters, self._square, *place, now.score):
+                if split_pays(model, now.clusters, self._square, *place, now.score):
                     z = now.z.copy()
                     z[rows[smaller]] = unused[0]
                     yield z
@@ -812,13 +824,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         If so, it may consist of many states, of which each has few rows so far.
         """
-        rows = self._x[now.z == now.clusters.counts.argmax()].astype(np.float64)
-        rows -= rows.mean(axis=0)
-        n, dim, some = len(rows), self._model.dim, rows[:: max(len(rows) // 20, 1)]
+        n, dim, k = int(now.clusters.counts.max()), self._model.dim, now.clusters.counts.argmax()
         if n < FEW:
             return False
-        close = chi2.ppf(1 / n, dim) / dim * 2 * (rows**2).sum() / n  # one row in n is so close
-        neighbours = np.count_nonzero(cdist(some, rows, "sqeuclidean") < close, axis=1) - 1
+        rows = self._x[now.z == k].astype(np.float64)
+        rows -= rows.mean(axis=0)
+        squares, some = np.einsum("ij,ij->i", rows, rows), np.arange(0, n, n // 20)
+        distances = squares[some, None] + squares - 2 * rows[some] @ rows.T
+        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * squares.mean()  # one row in n is closer
+        neighbours = np.count_nonzero(distances < close, axis=1) - 1
         return bool(np.count_nonzero(neighbours > 2) > len(some) / 3)
 
 
@@ -1078,25 +1092,16 @@ def _dimensions(scatter: Array, degrees: int, d: int) -> float:
     return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
-def _parts(bits: bool, x: Array) -> Iterator[NDArray[np.bool_]]:
-    """Yield two candidates for a part of a label: one side of the best cut, and the farthest row.
-
-    Real numbers are cut along the direction with the largest variance, or one almost as good: where
-    no direction stands out, any will do.
-    """
-    deviations = x - x.mean(axis=0)
-    squares = np.einsum("ij,ij->i", deviations, deviations)
-    farthest = int(squares.argmax())
+def _parts(bits: bool, x: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
+    """Return two candidates for a part of a label: one side of the best cut, and one far row."""
     if bits:
-        yield dependent_bit(x)[1]
+        X = x.astype(np.float64)
+        farthest = int(((X - X.mean(axis=0)) ** 2).sum(axis=1).argmax())
+        side = dependent_bit(X)[1]
     else:
-        along = deviations @ deviations[farthest]
-        for _ in range(POWERS):
-            direction = along @ deviations
-            length = math.sqrt(direction @ direction)
-            along = deviations @ (direction / (length + 1e-300))
-        yield best_cut_of(along)[1]
-    yield np.arange(len(x)) == farthest
+        side = np.empty(len(x), np.bool_)
+        farthest = best_side(x, side)
+    return [side, np.arange(len(x)) == farthest]
 
 
 def _close_pairs(clusters: Clusters) -> Labels:
@@ -1104,6 +1109,8 @@ def _close_pairs(clusters: Clusters) -> Labels:
     return only those that cost least to merge.
     """
     used = np.flatnonzero(clusters.counts)
+    if len(used) < 2:
+        return np.zeros((0, 2), np.int64)
     i, j = np.triu_indices(len(used), 1)
     if len(used) > MANY:
         n = clusters.counts[used].astype(np.float64)

@@ -305,7 +305,8 @@ class OnlineDecoder:
                 relabelled += self._pool(self._past)
             if self.pooled or self.k >= DECISIONS[-1]:
                 self._past = None
-        failed = [(g, o.failure) for g, o in enumerate(self.oracles) if getattr(o, "failure", "")]
+        others = enumerate(self.oracles if self._bank is None else ())  # mixtures never fail
+        failed = [(g, oracle.failure) for g, oracle in others if getattr(oracle, "failure", "")]
         self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
 
@@ -325,8 +326,10 @@ class OnlineDecoder:
 
     def _share_noise(self) -> None:
         """Let levels share what they know of the noise, whenever the data have grown by half."""
+        if self.k < max(1.5 * self._k_shared, DECISIONS[0]):
+            return
         oracles = [f for f in self.oracles if isinstance(f, DirichletMixture)]
-        if len(oracles) < 2 or self.k < max(1.5 * self._k_shared, DECISIONS[0]):
+        if len(oracles) < 2:
             return
         self._k_shared = self.k
         known = [f.noise_scatter() for f in oracles]

@@ -7,6 +7,7 @@ import random
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import python
 from numba import cuda
@@ -140,3 +141,50 @@ def test_100_random_fits_on_a_gpu():
     print({name: f"{sum(each)} of {len(each)}" for name, each in same.items()}, file=sys.stderr)
     assert all(all(same[name]) for name in ("OracleQ", "QLearning", "UCBVI", "DelayedQ", "RMAX"))
     assert np.mean([np.mean(each) for each in same.values()]) > 0.9
+
+
+STUDY = """
+seeds = 3
+episodes = 8
+[[problem]]
+name = "lock_bernoulli"
+horizon = [2, 3]
+[[agent]]
+name = "Tabular"
+[[agent]]
+name = "URL"
+batch = 30
+learner = "OracleQ"
+[[agent]]
+name = "OnlineURL"
+"""
+
+
+def test_a_study_on_the_simulator_stores_the_same_runs(tmp_path):
+    (tmp_path / "s.toml").write_text(STUDY)
+    code = (
+        "import sys; from blockmdp.cli import main;"
+        "sys.exit(main(['run', 's.toml', '--quiet', '--out', sys.argv[0], *OPTIONS]))"
+    )
+    rows = []
+    for name, options, variables in (
+        ("cpu", [], {}),
+        ("gpu", ["--device", "cuda"], {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}),
+    ):
+        python(code.replace("sys.argv[0]", repr(name)).replace("*OPTIONS", f"*{options}"),
+               cwd=tmp_path, env=variables)  # fmt: skip
+        frame = bm.Results(tmp_path / name).frame().sort_values("key", ignore_index=True)
+        assert len(frame) == 18
+        assert frame["error"].isna().all()
+        rows.append(frame.drop(columns=["seconds", "environment.threads"]))
+    pd.testing.assert_frame_equal(*rows)
+
+
+@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
+def test_a_study_without_a_gpu_is_one_clear_error(tmp_path):
+    (tmp_path / "s.toml").write_text(STUDY)
+    study = bm.Study.from_toml(tmp_path / "s.toml")
+    with pytest.raises(RuntimeError, match="--device cuda cannot be used: no NVIDIA GPU"):
+        study.run(tmp_path / "out", device="cuda", quiet=True)
+    with pytest.raises(ValueError, match="there is no --cluster, --timeout, --memory"):
+        study.run(tmp_path / "out", device="cuda", timeout=3.0)

@@ -94,9 +94,9 @@ def recorded_rollouts():
         asked.append((kind, n, tuple(policies)))
         return rollout(self, policies, n, kind, **options)
 
-    def learning(self, run, sight, n=None, **options):
+    def learning(self, run, sight, n=None, record=False):
         before = run.k
-        seen = learn(self, run, sight, n, **options)
+        seen = learn(self, run, sight, n, record)
         asked.append(("learn", run.k - before, ()))
         return seen
 

@@ -161,6 +161,12 @@ def _parser() -> argparse.ArgumentParser:
         "interrupted, or if episodes were raised",
     )
     run.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cuda does thousands of runs at once on an NVIDIA GPU (default: cpu)",
+    )
+    run.add_argument(
         "--trust",
         action="store_true",
         help="with --dry-run: import modules of your own, and check the parts that they define",
@@ -477,7 +483,7 @@ def _run(args: argparse.Namespace) -> int:
         raise not_runnable(study.ranges[0], args.study)
     if args.dry_run:
         return _dry_run(study, out, args.trust)
-    more = {"until": args.until, "max_seeds": args.max_seeds, "checkpoint": args.checkpoint}
+    more = {name: getattr(args, name) for name in ("until", "max_seeds", "checkpoint", "device")}
     return _conclude(study.run(out, **_options(args), **more), args.quiet)
 
 

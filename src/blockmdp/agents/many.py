@@ -15,7 +15,7 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
 from blockmdp.simulators import BlockSimulator
 
-__all__ = ["fit_many"]
+__all__ = ["fit_many", "why_no_gpu"]
 
 A = TypeVar("A", bound=Agent)
 Together = Literal["auto", "compiled", "cuda"]
@@ -69,7 +69,7 @@ def fit_many(
         raise ValueError(f"engine must be 'auto', 'compiled' or 'cuda', got {engine!r}")
     agents, mdps, numbers = _aligned(agent, problems, seeds)
     agents = [copy.copy(each) for each in agents]
-    why = _why_no_gpu() if engine != "compiled" else "engine='compiled'"
+    why = why_no_gpu() if engine != "compiled" else "engine='compiled'"
     why = why or next(filter(None, map(_why_alone, agents)), "")
     if why and engine == "cuda":
         raise ValueError(f"engine='cuda' cannot be used: {why}")
@@ -105,7 +105,7 @@ def _aligned(agent: Any, problems: Any, seeds: Any) -> tuple[list[Any], ...]:
     return tuple(each * n if len(each) == 1 else each for each in (agents, mdps, numbers))
 
 
-def _why_no_gpu() -> str:
+def why_no_gpu() -> str:
     """Say why there is no GPU to compute on; nothing if there is one."""
     try:
         from numba import cuda

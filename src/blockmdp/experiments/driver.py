@@ -15,6 +15,7 @@ from pathlib import Path
 
 from blockmdp.experiments.cluster import Cluster
 from blockmdp.experiments.errors import Interrupted, StoreError
+from blockmdp.experiments.gpu import Gpu
 from blockmdp.experiments.outcome import Outcome
 from blockmdp.experiments.parts import takes_seed
 from blockmdp.experiments.plan import Plan
@@ -43,7 +44,7 @@ class Options:
 
     Parameters
     ----------
-    jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint
+    jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint, device
         As for `Study.run`.
     """
 
@@ -54,6 +55,7 @@ class Options:
     retry_failed: bool = False
     quiet: bool = False
     checkpoint: bool = False
+    device: str = "cpu"
 
 
 def run_studies(studies: Sequence[Plan], out: Path, options: Options) -> list[Results]:
@@ -139,6 +141,8 @@ def _folder(path: Path) -> str:
 
 def make_executor(options: Options, folder: str | None, out: Path) -> Executor:
     """Return workers for the runs of a store; folder: the user's own modules."""
+    if options.device == "cuda":
+        return Gpu(folder)
     checkpoints = _folder(out / "checkpoints") if options.checkpoint else None
     common = options.timeout, options.memory, folder
     if options.cluster is not None:

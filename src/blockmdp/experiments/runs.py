@@ -6,6 +6,7 @@ data.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -15,6 +16,7 @@ import platform
 import re
 import time
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +35,14 @@ from blockmdp.mdp import BlockMDP
 if TYPE_CHECKING:
     from blockmdp.agents import Agent, DecodingAgent
 
-__all__ = ["environment", "execute", "optimal_value", "optimum", "prepare"]
+__all__ = [
+    "environment",
+    "execute",
+    "execute_together",
+    "optimal_value",
+    "optimum",
+    "prepare",
+]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -84,26 +93,83 @@ def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -
     return Outcome(**outcome, seconds=seconds, environment=environment())
 
 
-def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
-    # here, because who looks at results need not wait for them
-    from blockmdp.agents import Agent, DecodingAgent
-    from blockmdp.checkpoints import CheckpointError
+def execute_together(tasks: Sequence[tuple[dict[str, Any], int]]) -> list[Outcome]:
+    """Do runs at once on a GPU. What cannot be done there is done on the CPU, one by one.
+
+    Parameters
+    ----------
+    tasks : sequence of (dict, int)
+        Content of a setting and seed of each run.
+
+    Returns
+    -------
+    list of Outcome
+        What `execute` would return, but for `seconds`: they are shared equally.
+    """
+    from blockmdp.agents import fit_many
+
+    start = time.perf_counter()
+    groups: dict[tuple[int, Any], list[int]] = {}
+    made: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
+    for i, (config, seed) in enumerate(tasks):
+        with contextlib.suppress(Exception):  # `execute` below reports it
+            made[i] = problem, _, options = _parts(config, seed)
+            if isinstance(problem, BlockMDP) and options:
+                groups.setdefault((config["episodes"], options["record"]), []).append(i)
+    found: dict[int, dict[str, Any]] = {}
+    for (episodes, record), members in groups.items():
+        problems: list[Any] = [made[i][0] for i in members]
+        agents: list[Any] = [made[i][1] for i in members]
+        seeds = [tasks[i][1] for i in members]
+        with contextlib.suppress(Exception):
+            fits = fit_many(agents, problems, episodes, seeds, engine="auto", record=record)
+            for i, fit, problem in zip(members, fits, problems):
+                found[i] = _summary(fit, tasks[i][0], problem.optimal_value(), recorded=True)
+    seconds = (time.perf_counter() - start) / max(len(found), 1)
+    return [
+        Outcome(**found[i], seconds=seconds, environment=environment())
+        if i in found
+        else execute(*task)
+        for i, task in enumerate(tasks)
+    ]
+
+
+def _parts(config: dict[str, Any], seed: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Make the problem and the agent of a run, and return them with options of `fit`."""
+    from blockmdp.agents import Agent  # here: who looks at results need not wait for scikit-learn
 
     problem = _problem(config["problem"], seed)
     agent = build("agent", config["agent"])
-    optimal = optimal_value(problem)
-    by_value = config["solved"].get("measure") == "value"
-    record = True if by_value else "few"
+    record = True if config["solved"].get("measure") == "value" else "few"
     takes = inspect.signature(agent.fit).parameters
-    recorded = optimal is not None and isinstance(agent, Agent) and "record" in takes
-    options: dict[str, Any] = {"record": record} if recorded else {}
+    known = optimal_value(problem) is not None
+    recorded = known and isinstance(agent, Agent) and "record" in takes
+    return problem, agent, {"record": record} if recorded else {}
+
+
+def _fit(config: dict[str, Any], seed: int, checkpoints: str | None) -> dict[str, Any]:
+    from blockmdp.agents import Agent
+    from blockmdp.checkpoints import CheckpointError
+
+    problem, agent, options = _parts(config, seed)
     file: dict[str, Any] = {}
+    takes = inspect.signature(agent.fit).parameters
     if checkpoints and isinstance(agent, Agent) and "checkpoint" in takes:
         file = {"checkpoint": _checkpoint(checkpoints, config, seed, options)}
     try:
         agent.fit(problem, config["episodes"], seed=seed, **options, **file)
     except CheckpointError:  # raised before the first episode
         agent.fit(problem, config["episodes"], seed=seed, **options)
+    return _summary(agent, config, optimal_value(problem), recorded=bool(options))
+
+
+def _summary(
+    agent: Any, config: dict[str, Any], optimal: float | None, *, recorded: bool
+) -> dict[str, Any]:
+    """Return the fields of the outcome of a fit."""
+    from blockmdp.agents import DecodingAgent
+
+    by_value = config["solved"].get("measure") == "value"
     returns = np.asarray(agent.returns_, np.float64)
     learnt = getattr(agent, "ledger_", {}).get("learn", config["episodes"])
     if not (returns.shape == (learnt,) and learnt and np.isfinite(returns).all()):

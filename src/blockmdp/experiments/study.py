@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from blockmdp.experiments.changes import set_value
 from blockmdp.experiments.document import check_document, read_seeds
@@ -179,6 +179,7 @@ class Study(Plan):
         until: float | None = None,
         max_seeds: int = 1000,
         checkpoint: bool = False,
+        device: Literal["cpu", "cuda"] = "cpu",
     ) -> Results:
         """Do the missing runs and return the results. Run it again to resume.
 
@@ -207,6 +208,9 @@ class Study(Plan):
         checkpoint : bool, default=False
             Keep the state of each fit in OUT/checkpoints, and go on from there if it was
             interrupted, or if `episodes` were raised. The results are the same.
+        device : {"cpu", "cuda"}, default="cpu"
+            "cuda" does the learning episodes of thousands of runs at once on an NVIDIA GPU; see
+            `blockmdp.fit_many`. It allows no timeout, memory limit, checkpoint or cluster.
 
         Returns
         -------
@@ -225,7 +229,13 @@ class Study(Plan):
         if self.ranges:
             raise not_runnable(self.ranges[0], f"{self.name}.toml")
         out = Path("results") / self.name if out is None else Path(out)
-        options = Options(jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint)
+        if device not in ("cpu", "cuda"):
+            raise StudyError(f"device must be 'cpu' or 'cuda', got {device!r}")
+        if device == "cuda" and (cluster or timeout or memory or checkpoint):
+            raise StudyError(
+                "with --device cuda, there is no --cluster, --timeout, --memory or --checkpoint"
+            )
+        options = Options(jobs, cluster, timeout, memory, retry_failed, quiet, checkpoint, device)
         if until is not None:
             return run_until(self, out, until, max_seeds, options)
         (results,) = run_studies([self], out, options)

@@ -32,7 +32,17 @@ from blockmdp.simulators.base import LearnerRun
 from blockmdp.simulators.block import BlockSimulator
 from blockmdp.trajectories import Observations
 
-__all__ = ["Request", "learn_many"]
+__all__ = [
+    "Layout",
+    "Request",
+    "Sight",
+    "exact_arithmetic",
+    "kernel_of",
+    "learn_many",
+    "shapes_of",
+    "slots_of",
+    "stacked",
+]
 
 cuda: Any = cuda_of_numba
 on_gpu = cuda.jit(device=True)  # compiles a function that kernels call
@@ -118,7 +128,7 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
     runs, simulators = [each.run for each in requests], [each.simulator for each in requests]
     problems = {id(simulator.mdp): simulator.mdp.dynamics for simulator in simulators}
     place = {name: p for p, name in enumerate(problems)}
-    tables, sight = (_stacked(all_of) for all_of in ([run.tables for run in runs], sights))
+    tables, sight = (stacked(all_of) for all_of in ([run.tables for run in runs], sights))
     dynamics = Dynamics(*(cuda.to_device(np.stack(each)) for each in zip(*problems.values())))
     k = np.array([run.k for run in runs])
     stop = k + [each.n for each in requests]
@@ -128,17 +138,17 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
         np.array([run.key for run in runs], np.uint64),
         np.array([simulator.episodes for simulator in simulators]) - k,
     )
-    slots, one_problem = _slots(facts[0], len(problems), _shapes(next(iter(problems.values()))))
+    slots, one_problem = slots_of(facts[0], len(problems), shapes_of(next(iter(problems.values()))))
     begin, there = k, [cuda.to_device(each) for each in (slots, *facts)]
     returns = cuda.device_array((int(stop.max()), len(runs)))
     A, own = runs[0].learner, runs[0].tables
     cls: Any = type(own)
-    shapes = (_shapes(own), _shapes(sights[0]), _shapes(simulators[0].mdp.dynamics))
-    kernel = _kernel((A.act, A.update, A.plan), cls, Layout(*shapes, one_problem), see_by)
+    shapes = (shapes_of(own), shapes_of(sights[0]), shapes_of(simulators[0].mdp.dynamics))
+    kernel = kernel_of((A.act, A.update, A.plan), cls, Layout(*shapes, one_problem), see_by)
     while (k < stop).any():
         end = np.array([_next_stop(*each) for each in zip(simulators, k.tolist(), stop.tolist())])
         limits = [cuda.to_device(each) for each in (k, end)]
-        with _exact_arithmetic():
+        with exact_arithmetic():
             kernel[len(slots) // THREADS, THREADS](
                 tables, sight, dynamics, *there, *limits, returns
             )
@@ -157,7 +167,7 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
             simulator.visits[...] = visits
 
 
-def _slots(which: Any, problems: int, shapes: Any) -> tuple[Any, bool]:
+def slots_of(which: Any, problems: int, shapes: Any) -> tuple[Any, bool]:
     """Return the run of each thread, -1 for none, and whether all of a block have one problem."""
     one_problem = _size(shapes) <= SHARED and len(which) >= problems * THREADS // 2
     groups = [np.arange(len(which))]
@@ -174,14 +184,14 @@ def _next_stop(simulator: BlockSimulator, k: int, stop: int) -> int:
     return min(stop, next_checkpoint(k, simulator.digits))
 
 
-def _stacked(tuples: Sequence[Any]) -> Any:
+def stacked(tuples: Sequence[Any]) -> Any:
     """Return a tuple of arrays on the GPU, with the run as their last axis."""
     parts = [cuda.to_device(np.stack(each, axis=-1)) for each in zip(*tuples)]
     return type(tuples[0])(*parts) if hasattr(tuples[0], "_fields") else tuple(parts)
 
 
 def _copy_back(batch: Any, tuples: Sequence[Any]) -> None:
-    """Copy arrays from the GPU into those that `_stacked` was given."""
+    """Copy arrays from the GPU into those that `stacked` was given."""
     for j, part in enumerate(batch):
         if isinstance(tuples[0][j], np.ndarray):
             for own, new in zip(tuples, np.moveaxis(part.copy_to_host(), -1, 0)):
@@ -240,7 +250,7 @@ def _scores(decoder: Any) -> list[Any]:
 def _kind(request: Request, sight: Sight, see_by: Any) -> tuple[Any, ...]:
     """Return what all runs of a kernel have in common."""
     A, tables = request.run.learner, request.run.tables
-    shapes = _shapes((*tables, *sight, *request.simulator.mdp.dynamics))
+    shapes = shapes_of((*tables, *sight, *request.simulator.mdp.dynamics))
     return A.act, A.update, A.plan, type(tables), shapes, see_by
 
 
@@ -269,7 +279,7 @@ class Layout(NamedTuple):
     one_problem: bool  # whether all runs of a block have the same problem
 
 
-def _shapes(parts: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
+def shapes_of(parts: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
     return tuple((np.shape(part), np.asarray(part).dtype.str) for part in parts)
 
 
@@ -279,7 +289,7 @@ def _size(shapes: tuple[tuple[tuple[int, ...], str], ...]) -> int:
 
 
 @functools.cache
-def _kernel(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any) -> Any:
+def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any) -> Any:
     """Return the kernel of a learner's functions with tables of class `cls`.
 
     A thread copies its tables to local memory, which the first cache holds without writing it
@@ -390,7 +400,7 @@ def _most_probable(sight, g, y):
 
 
 @contextlib.contextmanager
-def _exact_arithmetic() -> Iterator[None]:
+def exact_arithmetic() -> Iterator[None]:
     """Compile without fused multiply-adds, which would round differently than a CPU does."""
     compile_ir: Any = getattr(nvvm, "compile_ir", None)
     if callable(compile_ir):  # not in the simulator

@@ -18,6 +18,7 @@ from blockmdp.emissions import (
     Digits,
     Emission,
     ExogenousBits,
+    Fixed,
     Hadamard,
     Linear,
     MarkovBits,
@@ -31,6 +32,7 @@ from blockmdp.envs import (
     deep_sea,
     diabolical_lock,
     exogenous_lock,
+    from_gymnasium,
     lock_bernoulli,
     lock_digits,
     lock_gaussian,
@@ -38,6 +40,7 @@ from blockmdp.envs import (
     noisy_lock,
     random_block_mdp,
     river_swim,
+    tabulate,
 )
 from blockmdp.learners import (
     E3,
@@ -57,7 +60,7 @@ from blockmdp.learners import (
     QLearning,
     UCBVITheory,
 )
-from blockmdp.mdp import BlockMDP
+from blockmdp.mdp import BlockMDP, Successors
 
 if TYPE_CHECKING:
     from blockmdp import measures, oracles, plots, testing
@@ -89,6 +92,7 @@ __all__ = [
     "Digits",
     "Emission",
     "ExogenousBits",
+    "Fixed",
     "Hadamard",
     "Learner",
     "Linear",
@@ -104,6 +108,7 @@ __all__ = [
     "Results",
     "StateAndLevel",
     "Study",
+    "Successors",
     "Tabular",
     "UCBVITheory",
     "comblock",
@@ -111,6 +116,7 @@ __all__ = [
     "diabolical_lock",
     "emissions",
     "exogenous_lock",
+    "from_gymnasium",
     "load",
     "lock_bernoulli",
     "lock_digits",
@@ -124,6 +130,7 @@ __all__ = [
     "regret",
     "river_swim",
     "rng",
+    "tabulate",
     "testing",
 ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "Digits",
     "Emission",
     "ExogenousBits",
+    "Fixed",
     "Hadamard",
     "Linear",
     "MarkovBits",
@@ -112,6 +113,58 @@ class Emission(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.n_states} states in {self.dim} dimensions>"
+
+
+class Fixed(Emission):
+    """One observation for each state, without noise.
+
+    Parameters
+    ----------
+    observations : array-like of shape (n_states, ...)
+        Observation of each state, such as a picture. It is flattened.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of one observation before it was flattened.
+
+    See Also
+    --------
+    tabulate : Makes such an emission from what an environment shows.
+
+    Examples
+    --------
+    >>> Fixed([[0, 0], [0, 1], [1, 1]]).sample(0, np.array([2, 1]), np.zeros(2, np.uint64))
+    array([[1, 1],
+           [0, 1]])
+    """
+
+    finite = True
+
+    def __init__(self, observations: ArrayLike) -> None:
+        x = np.array(observations)
+        if x.dtype.kind not in "biuf" or x.ndim == 0 or x.size == 0:
+            raise ValueError(
+                "Fixed: observations must be numbers, one array for each state, got an array of "
+                f"{x.dtype} and shape {x.shape}"
+            )
+        if not np.isfinite(x).all():
+            raise ValueError(f"Fixed: observations{_where(~np.isfinite(x))} is not finite")
+        self.n_states, self.shape = len(x), x.shape[1:]
+        self.observations = x.astype(np.int8 if x.dtype == np.bool_ else x.dtype).reshape(
+            len(x), -1
+        )
+        self.observations.setflags(write=False)
+        self.dim, self.dtype = self.observations.shape[1], self.observations.dtype.type
+        self.low, self.high = float(x.min()), float(x.max())
+
+    def sample(
+        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> NDArray[Any]:
+        return np.asarray(self.observations[states])
+
+    def __repr__(self) -> str:
+        return f"<Fixed: {self.n_states} states in {self.dim} dimensions>"
 
 
 class OneHotBernoulli(Emission):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import Dynamics, draw_successor, first_state, sample_reward, successor
 from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
 from blockmdp.tapes import Tape, episodes_on_tape, read_label
@@ -104,7 +104,7 @@ def learn(
     labels = tape.shown
     shift = tape.shift
     visits = tape.visits
-    H = len(model)
+    H = dynamics.horizon
     A = index(model.shape[2])
     latent = len(labels) == 0
     while k < len(returns):
@@ -124,8 +124,9 @@ def learn(
                 a = index(act(tables, k, h, o, np.uint64(step(c, h))))
                 if a >= A:
                     raise ValueError("act of the learner returned an action that does not exist")
-                t = index(next_state(model, h, s, a, e))
-                r = sample_reward(model, h, s, a, t, e)
+                i = index(draw_successor(model, h, s, a, e))
+                t = index(successor(model, h, s, a, i))
+                r = sample_reward(model, h, s, a, i, e)
                 o_next = t if latent else index(read_label(labels, shift, visits, level + 1, t))
                 update(tables, h, o, a, r, o_next)
                 total += r

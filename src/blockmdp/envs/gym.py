@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
 from blockmdp.checks import check_integer
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import Dynamics, draw_successor, first_state, sample_reward, successor
 from blockmdp.jit import jit
 from blockmdp.mdp import BlockMDP
 from blockmdp.rng import child
@@ -40,6 +40,7 @@ __all__ = [
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
     "Observe",
+    "horizon_of",
     "make",
     "make_vector",
     "mdp_of",
@@ -172,9 +173,9 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
             )
         a = int(action)
         model, e = self.mdp.dynamics.model, self._episode_key
-        t = int(next_state(model, h, s, a, e))
-        r = float(sample_reward(model, h, s, a, t, e))
-        self._path.append(t)
+        i = draw_successor(model, h, s, a, e)
+        r = float(sample_reward(model, h, s, a, i, e))
+        self._path.append(int(successor(model, h, s, a, i)))
         self._last = (a, r)
         x, info = self._observe()
         return x, r, h + 1 == self.mdp.horizon, False, info
@@ -264,8 +265,9 @@ def _advance(
         else:
             h, s, a = copies.level[i], copies.path[i, copies.level[i]], actions[i]
             level = h + 1
-            state = next_state(dynamics.model, h, s, a, e)
-            rewards[i] = sample_reward(dynamics.model, h, s, a, state, e)
+            j = draw_successor(dynamics.model, h, s, a, e)
+            state = successor(dynamics.model, h, s, a, j)
+            rewards[i] = sample_reward(dynamics.model, h, s, a, j, e)
         copies.level[i] = level
         copies.path[i, level] = state
         if per_episode:
@@ -674,3 +676,67 @@ def mdp_of(env: gymnasium.Env[Any, Any]) -> BlockMDP | None:
     if type(env) is not BlockMDPEnv or env.observe != "observation" or limit < env.mdp.horizon:
         return None
     return env.mdp
+
+
+def horizon_of(env: gymnasium.Env[Any, Any]) -> int:
+    """Return the longest episode of an environment.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        Any environment.
+
+    Returns
+    -------
+    int
+        Horizon of its Block MDP, its `max_episode_steps` or its TimeLimit.
+
+    Raises
+    ------
+    ValueError
+        If it does not state it.
+    """
+    if isinstance(env.unwrapped, BlockMDPEnv):
+        return env.unwrapped.mdp.horizon
+    horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
+    if not horizon:
+        raise ValueError(
+            f"{env} does not state its longest episode: set horizon, or wrap the environment with "
+            "gymnasium.wrappers.TimeLimit"
+        )
+    return int(horizon)
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Return the smallest limit of the TimeLimit wrappers; None if there are none."""
+    limit: int | None = None
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            limit = min(limit or math.inf, env._max_episode_steps)  # type: ignore[assignment]
+        env = env.env
+    return limit
+
+
+def _to_gymnasium(
+    self: BlockMDP, *, observe: Observe = "observation", render_mode: str | None = None
+) -> BlockMDPEnv:
+    """Return the Gymnasium environment of this problem.
+
+    `from_gymnasium` is the inverse.
+
+    Parameters
+    ----------
+    observe : {"observation", "latent"}, default="observation"
+        Whether the agent sees observations or the latent states themselves.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        How `render` draws the latent state.
+
+    Returns
+    -------
+    BlockMDPEnv
+        The environment.
+    """
+    return BlockMDPEnv(self, observe=observe, render_mode=render_mode)
+
+
+BlockMDP.to_gymnasium = _to_gymnasium  # here, because a problem does not know environments

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import Dynamics, draw_successor, first_state, sample_reward, successor
 from blockmdp.jit import jit
 from blockmdp.oracles.scores import BankScores, best_label, shape
 from blockmdp.rng import step, uniform
@@ -64,13 +64,14 @@ def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> In
 def advance(model: Floats, h: int, s: Integers, a: Integers, e: Keys) -> tuple[Integers, Floats]:
     """Draw the next states (n,) and the rewards (n,) of step h.
 
-    model: (H, S, A, S, 3), see `blockmdp.dynamics`. s, a, e: (n,).
+    model: see `blockmdp.dynamics`. s, a, e: (n,).
     """
     t = np.empty(len(s), np.int64)
     r = np.empty(len(s))
-    for i in range(len(s)):
-        t[i] = next_state(model, h, s[i], a[i], e[i])
-        r[i] = sample_reward(model, h, s[i], a[i], t[i], e[i])
+    for n in range(len(s)):
+        i = draw_successor(model, h, s[n], a[n], e[n])
+        t[n] = successor(model, h, s[n], a[n], i)
+        r[n] = sample_reward(model, h, s[n], a[n], i, e[n])
     return t, r
 
 
@@ -107,6 +108,6 @@ def play(
                 row[j] = x[h, j] - scores.centre[g, j]
             shape(scores, g, row, y)
             actions[h] = choose_one(pi[h], best_label(scores, g, y), c, h)
-            t = next_state(dynamics.model, h, s, actions[h], e)
-            rewards[h] = sample_reward(dynamics.model, h, s, actions[h], t, e)
-            s = t
+            i = draw_successor(dynamics.model, h, s, actions[h], e)
+            rewards[h] = sample_reward(dynamics.model, h, s, actions[h], i, e)
+            s = successor(dynamics.model, h, s, actions[h], i)

@@ -161,7 +161,7 @@ def check_streams(mdp, seed):
         for h in range(mdp.horizon):
             a = int(generator.integers(mdp.n_actions))
             i = draw_successor(dynamics.model, h, s, a, e)
-            t = successor(dynamics.model, h, s, a, i)
+            t = successor(dynamics.states, h, s, a, i)
             r = sample_reward(dynamics.model, h, s, a, i, e)
             x, reward, terminated, truncated, info = env.step(a)
             assert (reward, terminated, truncated) == (r, h + 1 == mdp.horizon, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,15 +32,27 @@ def stored(draw):
     P /= P.sum(axis=-1, keepdims=True)
     r, p = g.normal(size=P.shape), g.choice([0.3, 0.7, 1.0], P.shape)
     mu = g.dirichlet(np.ones(S)) if draw(st.booleans()) else np.eye(S)[g.integers(S)]
-    emission = bm.OneHotBernoulli(S, 2)
+    options = {"emission": draw(st.sampled_from([bm.OneHotBernoulli(S, 2), markov(S)]))}
+    if draw(st.booleans()):  # some states end the episode
+        ends = (g.random(S) < 0.5) & (mu == 0)
+        options["ends"] = ends
+        states[..., ends, :, :] = np.flatnonzero(ends)[:, None, None]
+        P[..., ends, :, :] = np.arange(K) == 0
+        r[..., ends, :, :] = 0.0
     horizon = H if alike else None
-    lists = bm.BlockMDP(mu, bm.Successors(states, P), r, p, emission=emission, horizon=horizon)
+    lists = bm.BlockMDP(mu, bm.Successors(states, P), r, p, **options, horizon=horizon)
     tables = []
     for values in (P, r, p):
         full = np.zeros((*shape, S))
-        np.put_along_axis(full, states, np.where(P > 0, values, 0.0), axis=-1)
+        for index in zip(*np.nonzero(P)):
+            full[(*index[:-1], states[index])] = values[index]
         tables.append(np.broadcast_to(full, (H, S, A, S)))
-    return bm.BlockMDP(mu, *tables, emission=emission), lists
+    return bm.BlockMDP(mu, *tables, **options), lists
+
+
+def markov(S):
+    """Return an emission whose noise is correlated within an episode."""
+    return bm.MarkovBits(np.arange(S), np.full(S + 2, 0.3), np.full(S + 2, 0.4))
 
 
 @exact
@@ -64,15 +77,27 @@ def test_lists_give_the_values_of_full_tables(both, entropy):
 @exact
 @given(stored())
 def test_lists_give_the_same_trajectories_as_full_tables_bit_for_bit(both):
-    learner = bm.QLearning(lr=0.5, exploration=1.0)
-    for engine in ("compiled", "interpreted", "stepwise"):
-        one, two = (bm.Tabular(learner).fit(m, 20, seed=3, engine=engine) for m in both)
-        assert np.array_equal(one.returns_, two.returns_)
-        assert np.array_equal(one.tables_.q, two.tables_.q)
+    engines = ("compiled", "interpreted", "stepwise")
+    for on in ("latent", "observation"):
+        learner = bm.QLearning(lr=0.5, exploration=1.0)
+        fits = [
+            bm.Tabular(learner, on=on).fit(m, 20, seed=3, engine=engine)
+            for m in both
+            for engine in engines
+        ]
+        for fit in fits[1:]:
+            assert np.array_equal(fits[0].returns_, fit.returns_)
+            assert on == "observation" or np.array_equal(fits[0].tables_.q, fit.tables_.q)
     policy = bm.Policy(both[0].uniform_policy())
-    one, two = (make_simulator(m, 4).rollout([policy], 7, "test") for m in both)
-    for field in ("x", "actions", "rewards"):
-        assert np.array_equal(getattr(one, field), getattr(two, field))
+    drawn = []
+    for m in both:
+        for engine in ("compiled", "stepwise"):
+            simulator = make_simulator(m, 4, engine=engine)
+            drawn += [[simulator.rollout([policy], n, "test") for n in (7, 5)]]
+    for other in drawn[1:]:
+        for one, two in zip(drawn[0], other):
+            for field in ("x", "actions", "rewards", "lengths"):
+                assert np.array_equal(getattr(one, field), getattr(two, field)), field
 
 
 @exact
@@ -83,11 +108,16 @@ def test_environments_do_not_know_how_a_problem_is_stored(both):
         env, envs = BlockMDPEnv(m), BlockMDPVectorEnv(m, 2)
         (x, _), (y, _) = env.reset(seed=1), envs.reset(seed=1)
         path = [x.tolist(), y.tolist()]
-        for h in range(m.horizon):
+        terminated = False
+        for h in range(2 * m.horizon):
             a = h % m.n_actions
-            x, r, *_ = env.step(a)
-            y, rewards, *_ = envs.step([a, a])
-            path += [x.tolist(), float(r), y.tolist(), rewards.tolist()]
+            if terminated:
+                x, r, terminated = env.reset()[0], 0.0, False
+            else:
+                x, r, terminated, *_ = env.step(a)
+            y, rewards, over, *_ = envs.step([a, a])
+            path += [x.tolist(), float(r), terminated, y.tolist(), rewards.tolist(), over.tolist()]
+            assert (x.tolist(), r, terminated) == (y[0].tolist(), rewards[0], over[0])
         paths.append(path)
     assert paths[0] == paths[1]
 
@@ -132,6 +162,55 @@ def test_a_checkpoint_of_another_horizon_is_refused(tmp_path):
     assert np.array_equal(longer[:30], first)
     with pytest.raises(ValueError, match="another fit"):
         agent.fit(problem(5), 60, seed=1, checkpoint=file)
+
+
+def corridor(**changes):
+    """Four cells; action 1 goes on, action 0 goes back. Arriving in the last one pays 1."""
+    s = np.arange(4)
+    states = np.stack([np.maximum(s - 1, 0), np.minimum(s + 1, 3)], axis=1)[:, :, None]
+    states[3] = 3
+    rewards = ((states == 3) & (s[:, None, None] < 3)) * 1.0
+    options = {"emission": bm.OneHotBernoulli(4, 3), "horizon": 9, "ends": s == 3} | changes
+    return bm.BlockMDP(s == 0, bm.Successors(states, np.ones(states.shape)), rewards, **options)
+
+
+def test_a_state_may_end_the_episode():
+    m = corridor()
+    assert m.optimal_value() == corridor(ends=None).optimal_value() == 1.0
+    optimal = bm.Policy(np.eye(2)[np.ones((9, 4), int)])  # it does not wait
+    short = make_simulator(m).rollout([optimal], 5, "test")
+    assert short.lengths.tolist() == [3] * 5
+    assert short.actions[0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert short.rewards[0].tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert not short.x[:, 4:].any()
+    assert short.x[:, 3, 3].all()
+    assert make_simulator(corridor(ends=None)).rollout([optimal], 5, "test").lengths.max() == 9
+    env = m.to_gymnasium()
+    env.reset(seed=0)
+    assert [env.step(1)[2] for _ in range(3)] == [False, False, True]
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(1)
+
+
+@pytest.mark.parametrize("agent", [bm.URL, bm.OnlineURL])
+def test_agents_learn_from_episodes_that_end_early(agent):
+    one, two = (agent().fit(corridor(), 60, engine=engine) for engine in ("auto", "stepwise"))
+    assert one.value() > 0.9
+    assert np.array_equal(one.returns_, two.returns_)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ends": [False, False, True, True]},
+        {"ends": [True, False, False, False]},
+        {"ends": [0, 0, 0, 1]},
+        {"ends": [True]},
+    ],
+)
+def test_a_state_that_leads_elsewhere_cannot_end_an_episode(changes):
+    with pytest.raises(ValueError, match=r"cannot end an episode|4 booleans"):
+        corridor(**changes)
 
 
 STATES, HALVES = [[[0, 1]], [[0, 1]]], [[[0.5, 0.5]], [[0.5, 0.5]]]

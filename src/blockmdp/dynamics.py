@@ -6,7 +6,7 @@ step h with `uniform(e, 2h + 1)` and its reward with `uniform(e, 2h + 2)`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from blockmdp.jit import index, inlined
 from blockmdp.rng import uniform
 
-__all__ = ["Dynamics", "draw_successor", "first_state", "sample_reward", "successor"]
+__all__ = ["Dynamics", "draw_successor", "first_state", "is_end", "sample_reward", "successor"]
 
 Array = NDArray[np.float64]
 
@@ -22,25 +22,27 @@ Array = NDArray[np.float64]
 class Dynamics(NamedTuple):
     """The latent tables of a Block MDP, in the form that the loops read.
 
-    `model[h, s, a, i]` describes the i-th of K possible next states by numbers that lie side by
-    side: the cumulative probability, the reward, and the probability of the reward. So a step
+    `model[h, s, a, i]` describes the i-th of K possible next states by three numbers that lie side
+    by side: the cumulative probability, the reward, and the probability of the reward. So a step
     computes one address and touches one cache line. Cumulative probabilities end in 2, above every
-    uniform number.
+    uniform number. If all levels are alike, `model` has one level instead of H.
 
-    If all states are listed (K = S), the i-th is state i. Otherwise there is a fourth number: which
-    state it is. These numbers increase; a list with fewer than K states ends in states that do not
-    exist. If all levels are alike, `model` has one level instead of H.
+    The i-th possible state is `states[h, s, a, i]`, or state i if `states` is None (K = S). An
+    episode is over at level H, or when it reaches a state that `ends` it. Numba knows when it
+    compiles a loop which of these are None, so they cost nothing then.
     """
 
     initial: Array  # (at most S,) cumulative
-    model: Array  # (H or 1, S, A, K, 3 or 4)
+    model: Array  # (H or 1, S, A, K, 3)
+    states: NDArray[np.int32] | None  # (H or 1, S, A, K)
+    ends: NDArray[np.bool_] | None  # (S,)
     horizon: int
 
 
 @inlined
-def at_level(model: Array, h: int) -> int:
+def at_level(tables: NDArray[Any], h: int) -> int:
     """Return where the tables of level h are: at h, or at 0 if all levels share them."""
-    return index(h) if len(model) > 1 else index(0)
+    return index(h) if len(tables) > 1 else index(0)
 
 
 @inlined
@@ -65,11 +67,19 @@ def draw_successor(model: Array, h: int, s: int, a: int, e: np.uint64) -> int:
 
 
 @inlined
-def successor(model: Array, h: int, s: int, a: int, i: int) -> int:
+def successor(states: NDArray[np.int32] | None, h: int, s: int, a: int, i: int) -> int:
     """Return the i-th of the states that may follow action a in state s at level h."""
-    if model.shape[4] > 3:
-        return index(int(model[at_level(model, h), s, a, i, 3]))
-    return index(i)
+    if states is None:
+        return index(i)
+    return index(states[at_level(states, h), s, a, i])
+
+
+@inlined
+def is_end(ends: NDArray[np.bool_] | None, t: int) -> bool:
+    """Return whether the episode is over in state t, even before level H."""
+    if ends is None:
+        return False
+    return bool(ends[t])
 
 
 @inlined

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import Dynamics, draw_successor, first_state, sample_reward, successor
+from blockmdp.dynamics import (
+    Dynamics,
+    draw_successor,
+    first_state,
+    is_end,
+    sample_reward,
+    successor,
+)
 from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
 from blockmdp.tapes import Tape, episodes_on_tape, read_label
@@ -101,6 +108,8 @@ def learn(
     """
     initial = dynamics.initial
     model = dynamics.model
+    states = dynamics.states
+    ends = dynamics.ends
     labels = tape.shown
     shift = tape.shift
     visits = tape.visits
@@ -125,11 +134,14 @@ def learn(
                 if a >= A:
                     raise ValueError("act of the learner returned an action that does not exist")
                 i = index(draw_successor(model, h, s, a, e))
-                t = index(successor(model, h, s, a, i))
+                t = index(successor(states, h, s, a, i))
                 r = sample_reward(model, h, s, a, i, e)
                 o_next = t if latent else index(read_label(labels, shift, visits, level + 1, t))
-                update(tables, h, o, a, r, o_next)
                 total += r
+                if is_end(ends, t) and level + 1 < H:
+                    update(tables, h, o, a, r, np.int64(-1))
+                    break
+                update(tables, h, o, a, r, o_next)
                 s = t
                 o = o_next
             plan(tables, k, np.uint64(step(c, H)))

@@ -85,6 +85,10 @@ class BlockMDP:
         Name in titles and messages.
     horizon : int or None, default=None
         Number of actions in an episode, H, if all levels are alike.
+    ends : array-like of shape (S,) or None, default=None
+        Whether a state ends the episode before level H. Such a state must lead only to itself and
+        pay nothing, so that exact values are the same as if the episode went on. None has no such
+        states.
 
     See Also
     --------
@@ -120,6 +124,7 @@ class BlockMDP:
     emission: Emission
     name: str
     horizon: int
+    ends: NDArray[np.bool_] | None
     _tables: _Tables
     to_gymnasium: ClassVar[Callable[..., Any]]  # see `blockmdp.envs.gym`
 
@@ -133,6 +138,7 @@ class BlockMDP:
         emission: Emission,
         name: str = "BlockMDP",
         horizon: int | None = None,
+        ends: ArrayLike | None = None,
     ) -> None:
         P, states, shape = _transitions(transitions)
         H = _horizon(shape, horizon)
@@ -170,7 +176,8 @@ class BlockMDP:
                 f"emission has {emission.n_levels} levels, but horizon {H} needs {H + 1} (0 to H)"
             )
         tables = _Tables(states, P, r, p)
-        for array in (mu, *tables):
+        over = _ends(ends, mu, tables)
+        for array in (mu, over, *tables):
             if array is not None:
                 array.setflags(write=False)
         for field, value in (
@@ -178,6 +185,7 @@ class BlockMDP:
             ("emission", emission),
             ("name", name),
             ("horizon", H),
+            ("ends", over),
             ("_tables", tables),
         ):
             object.__setattr__(self, field, value)
@@ -227,7 +235,7 @@ class BlockMDP:
         tables = self._tables
         P = tables.P if tables.states is None else Successors(tables.states, tables.P)
         arrays = (self.initial, P, tables.r, tables.p)
-        return _rebuild, (*arrays, self.emission, self.name, self.horizon)
+        return _rebuild, (*arrays, self.emission, self.name, self.horizon, self.ends)
 
     def __repr__(self) -> str:
         return (
@@ -246,10 +254,13 @@ class BlockMDP:
     def dynamics(self) -> Dynamics:
         """The latent tables in the form that the compiled loops read."""
         states, P, r, p = self._tables
-        tables = (_cumulative(P), r, p, *(() if states is None else (states,)))
+        model = np.stack((_cumulative(P), r, p), axis=-1)
         first = _cumulative(self.initial)
         possible = first[: 1 + int(np.argmax(first == 2.0))]
-        return Dynamics(possible, np.stack(tables, axis=-1), self.horizon)
+        # loops take arrays that can be written to: numba would compile others once more
+        lists = None if states is None else states.copy()
+        ends = None if self.ends is None else self.ends.copy()
+        return Dynamics(possible, model, lists, ends, self.horizon)
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -467,8 +478,8 @@ class _Tables(NamedTuple):
 
 def _rebuild(*arguments: Any) -> BlockMDP:
     """Unpickle a BlockMDP."""
-    *arrays, emission, name, horizon = arguments
-    return BlockMDP(*arrays, emission=emission, name=name, horizon=horizon)
+    *arrays, emission, name, horizon, ends = arguments
+    return BlockMDP(*arrays, emission=emission, name=name, horizon=horizon, ends=ends)
 
 
 def _array(field: str, value: ArrayLike) -> Array:
@@ -542,6 +553,25 @@ def _by_transition(
             f"{field} must have the shape ({axes}) = {full}, or one that broadcasts to it, got "
             f"{array.shape}"
         ) from None
+
+
+def _ends(ends: ArrayLike | None, initial: Array, tables: _Tables) -> NDArray[np.bool_] | None:
+    """Check the states that end an episode."""
+    if ends is None:
+        return None
+    over = np.array(ends)
+    if over.shape != initial.shape or over.dtype != np.bool_:
+        raise ValueError(f"ends must be {len(initial)} booleans, one for each state, got {ends!r}")
+    states, P, r, _ = tables
+    to = np.broadcast_to(np.arange(P.shape[3]), P.shape) if states is None else states
+    leaves = (P > 0) & ((to != np.arange(len(over))[:, None, None]) | (r != 0))
+    bad = over & ((initial > 0) | leaves.any(axis=(0, 2, 3)))
+    if bad.any():
+        raise ValueError(
+            f"state {int(bad.argmax())} cannot end an episode: it must not be initial, and must "
+            "lead only to itself and pay nothing"
+        )
+    return over
 
 
 def _in_order(

@@ -70,9 +70,8 @@ class Tapes:
     def __init__(self, mdp: BlockMDP, seed: int) -> None:
         self.mdp = mdp
         shape = (mdp.horizon + 1, mdp.n_states)
-        self._cell_keys = np.array(
-            [streams.noise(seed, h, s) for h in range(shape[0]) for s in range(shape[1])], np.uint64
-        )
+        levels = rng.children(streams.noise_root(seed), 0, shape[0])  # see `streams.noise`
+        self._cell_keys = np.concatenate([rng.children(key, 0, shape[1]) for key in levels])
         self.visits = np.zeros(shape, np.int64)
         self._limit = np.zeros(shape, np.int64)
         self._shift = np.zeros(shape, np.int64)
@@ -121,7 +120,9 @@ class Tapes:
             self.refill(None, AHEAD)
         return Tape(self._shown, self._shift, self._limit, self.visits)
 
-    def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+    def sample(
+        self, level: int, states: NDArray[np.int64], episodes: NDArray[np.int64]
+    ) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
 
         Parameters
@@ -130,6 +131,8 @@ class Tapes:
             Level of the observations.
         states : ndarray of shape (n,)
             Latent states of n trajectories.
+        episodes : ndarray of shape (n,)
+            Which of the trajectories drawn together they are; those that are over are left out.
 
         Returns
         -------
@@ -205,6 +208,7 @@ class EpisodeTapes:
         self._places = np.arange(self.visits.size).reshape(self.visits.shape)
         self._shown: NDArray[Any] = np.zeros((0, self.visits.size), np.int32)
         self._first = 0  # episode that comes first in it
+        self._sampled = 0
         self._decoder: Any = NONE
 
     def refill(self, decoder: Decoder | None, episodes: int) -> Tape:
@@ -220,7 +224,9 @@ class EpisodeTapes:
         """Return a tape that shows the observations of one episode."""
         return self.refill(None, AHEAD)
 
-    def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+    def sample(
+        self, level: int, states: NDArray[np.int64], episodes: NDArray[np.int64]
+    ) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
 
         Parameters
@@ -229,13 +235,18 @@ class EpisodeTapes:
             Level of the observations.
         states : ndarray of shape (n,)
             Latent states of n trajectories.
+        episodes : ndarray of shape (n,)
+            Which of the trajectories drawn together they are; those that are over are left out.
 
         Returns
         -------
         ndarray of shape (n, dim)
             Observations.
         """
-        keys = rng.children(self._key, int(self.visits[level].sum()), len(states))
+        if level == 0:
+            self._sampled = int(self.visits[0].sum())  # episodes before those drawn together
+        n = int(episodes.max(initial=-1)) + 1
+        keys = rng.children(self._key, self._sampled, n)[episodes]
         self.visits[level] += np.bincount(states, minlength=self.mdp.n_states)
         return self.mdp.emission.sample(level, states, keys)
 

@@ -44,9 +44,9 @@ def from_gymnasium(
 
     Such environments, for example FrozenLake, Taxi and CliffWalking, have the table
     `env.unwrapped.P[s][a]`: a list of (probability, next state, reward, terminated). All levels are
-    alike and stored once. After a transition that ends the episode, the state stays the same and
-    pays 0 until level H. If the same state can also be entered without ending the episode, a last
-    state is added in which ended episodes stay.
+    alike and stored once. An episode ends where the environment ends it, or at level H. If the same
+    state can also be entered without ending the episode, a last state is added in which episodes
+    end.
 
     Parameters
     ----------
@@ -109,6 +109,7 @@ def from_gymnasium(
         emission=_emission(emission, S, np.arange(S)[:, None]),
         name=name or _name(env),
         horizon=horizon,
+        ends=np.isin(np.arange(S), list(absorbing)),
     )
 
 
@@ -207,6 +208,7 @@ def tabulate(
         emission=_emission(emission, S, search.shown),
         name=name or _name(env),
         horizon=horizon,
+        ends=search.ended,
     )
 
 

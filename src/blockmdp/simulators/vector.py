@@ -155,6 +155,8 @@ class VectorSimulator(Simulator):
         def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
             labels = np.empty(len(x), np.int64)
             levels, latent = np.array([e.level for e in episodes]), info.get("latent_state")
+            if len(policies) == 1 and policies[0].decoder is not None:
+                return policies[0].decoder.decode(levels, x)
             for h in np.unique(levels):
                 rows = np.flatnonzero(levels == h)
                 follows = which[[max(episodes[int(i)].number, 0) for i in rows]]

@@ -32,7 +32,9 @@ def stored(draw):
     P /= P.sum(axis=-1, keepdims=True)
     r, p = g.normal(size=P.shape), g.choice([0.3, 0.7, 1.0], P.shape)
     mu = g.dirichlet(np.ones(S)) if draw(st.booleans()) else np.eye(S)[g.integers(S)]
-    options = {"emission": draw(st.sampled_from([bm.OneHotBernoulli(S, 2), markov(S)]))}
+    options = {
+        "emission": draw(st.sampled_from([bm.OneHotBernoulli(S, 2), markov(S), plain(S, H)]))
+    }
     if draw(st.booleans()):  # some states end the episode
         ends = (g.random(S) < 0.5) & (mu == 0)
         options["ends"] = ends
@@ -48,6 +50,11 @@ def stored(draw):
             full[(*index[:-1], states[index])] = values[index]
         tables.append(np.broadcast_to(full, (H, S, A, S)))
     return bm.BlockMDP(mu, *tables, **options), lists
+
+
+def plain(S, H):
+    """Return an emission without noise that changes from level to level."""
+    return bm.PerLevel([bm.Fixed(np.arange(S) + 10.0 * (h % 2)) for h in range(H + 1)])
 
 
 def markov(S):

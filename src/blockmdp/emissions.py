@@ -59,6 +59,9 @@ class Emission(ABC):
         Whether noise is correlated within an episode. If so, all levels of an episode get the same
         key. Note that `Agent.value` works level by level, so it treats the errors of a decoder at
         different levels as independent.
+    has_noise : bool, default=True
+        Whether a state can look different at two visits to the same level. If not, `sample` must
+        ignore the keys, and each state is drawn and decoded once.
 
     See Also
     --------
@@ -88,6 +91,7 @@ class Emission(ABC):
     stationary: bool = True
     n_levels: int | None = None
     per_episode: bool = False
+    has_noise: bool = True
 
     @abstractmethod
     def sample(
@@ -140,6 +144,7 @@ class Fixed(Emission):
     """
 
     finite = True
+    has_noise = False
 
     def __init__(self, observations: ArrayLike) -> None:
         x = np.array(observations)
@@ -305,6 +310,7 @@ class Linear(Emission):
         self.n_states, self.dim = emission.n_states, len(m)
         self.finite, self.stationary = emission.finite, emission.stationary
         self.n_levels, self.per_episode = emission.n_levels, emission.per_episode
+        self.has_noise = emission.has_noise
         self.dtype = np.float32 if emission.dtype == np.float32 else np.float64
 
     def sample(
@@ -594,7 +600,7 @@ class Hadamard(Emission):
         self.n_states, self.n_levels = emission.n_states, emission.n_levels
         self.dim = 1 << max(emission.dim - 1, 0).bit_length()
         self.finite, self.stationary = emission.finite, emission.stationary
-        self.per_episode = emission.per_episode
+        self.per_episode, self.has_noise = emission.per_episode, emission.has_noise
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
@@ -642,6 +648,7 @@ class PerLevel(Emission):
         self.high = max(e.high for e in self.emissions)
         self.finite = all(e.finite for e in self.emissions)
         self.per_episode = any(e.per_episode for e in self.emissions)
+        self.has_noise = any(e.has_noise for e in self.emissions)
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]

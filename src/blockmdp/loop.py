@@ -113,6 +113,7 @@ def learn(
     labels = tape.shown
     shift = tape.shift
     visits = tape.visits
+    mask = tape.mask
     H = dynamics.horizon
     A = index(model.shape[2])
     latent = len(labels) == 0
@@ -126,7 +127,7 @@ def learn(
             e = np.uint64(child(episodes.env_key, episodes.offset + k))
             c = np.uint64(child(episodes.agent_key, k))
             s = index(first_state(initial, e))
-            o = s if latent else index(read_label(labels, shift, visits, 0, s))
+            o = s if latent else index(read_label(labels, shift, visits, 0, s, mask))
             total = 0.0
             for level in range(H):
                 h = index(level)
@@ -136,7 +137,9 @@ def learn(
                 i = index(draw_successor(model, h, s, a, e))
                 t = index(successor(states, h, s, a, i))
                 r = sample_reward(model, h, s, a, i, e)
-                o_next = t if latent else index(read_label(labels, shift, visits, level + 1, t))
+                o_next = (
+                    t if latent else index(read_label(labels, shift, visits, level + 1, t, mask))
+                )
                 total += r
                 if is_end(ends, t) and level + 1 < H:
                     update(tables, h, o, a, r, np.int64(-1))

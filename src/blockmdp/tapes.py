@@ -28,14 +28,15 @@ __all__ = ["SHOW_LATENT", "EpisodeTapes", "Tape", "Tapes", "episodes_on_tape", "
 class Tape(NamedTuple):
     """What the agent will see: labels, or the observations themselves.
 
-    The n-th visit to state s at level h shows `shown[shift[h, s] + n]`. An empty tape shows the
-    latent states.
+    The n-th visit to state s at level h shows `shown[shift[h, s] + (n & mask)]`, where the mask is
+    -1, or 0 if all visits show the same. An empty tape shows the latent states.
     """
 
     shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations
     shift: NDArray[np.int64]  # (H + 1, S)
     limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape is made for
     visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
+    mask: int = -1
 
 
 AHEAD = 64  # most episodes whose observations are drawn ahead
@@ -96,6 +97,8 @@ class Tapes:
         Tape
             The tape, for use in compiled loops.
         """
+        if not self.mdp.emission.has_noise:
+            return self._constant(decoder)
         if decoder is not self._decoder:
             self._decoder = decoder
             self._limit = self.visits.copy()
@@ -116,6 +119,8 @@ class Tapes:
 
     def observations(self) -> Tape:
         """Return a tape that shows observations, and lasts for at least one episode."""
+        if not self.mdp.emission.has_noise:
+            return self._constant(None)
         if self._decoder is not None or (self._limit <= self.visits).any():
             self.refill(None, AHEAD)
         return Tape(self._shown, self._shift, self._limit, self.visits)
@@ -164,6 +169,21 @@ class Tapes:
         level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
         keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
+
+    def _constant(self, decoder: Decoder | None) -> Tape:
+        """Return a tape without noise, which lasts for ever: each cell has one entry."""
+        if decoder is not self._decoder:
+            levels, S = self.visits.shape
+            states, keys = np.arange(S), np.zeros(S, np.uint64)
+            looks = 1 if decoder is None and self.mdp.emission.stationary else levels
+            shown = [
+                _decoded(decoder, np.full(S, h), self.mdp.emission.sample(h, states, keys))
+                for h in range(looks)
+            ]
+            self._decoder, self._shown = decoder, np.concatenate(shown)
+            self._shift = np.minimum(np.arange(levels), looks - 1)[:, None] * S + states
+            self._limit = np.full(self.visits.shape, np.iinfo(np.int64).max)
+        return Tape(self._shown, self._shift, self._limit, self.visits, mask=0)
 
     def _fill(
         self, decoder: Decoder | None, left: NDArray[np.int64], new: NDArray[np.int64]
@@ -313,12 +333,17 @@ def _observe(
 # --- compiled loops -------------------------------------------------------------------------------
 @inlined
 def read_label(
-    labels: NDArray[np.int32], shift: NDArray[np.int64], visits: NDArray[np.int64], h: int, s: int
+    labels: NDArray[np.int32],
+    shift: NDArray[np.int64],
+    visits: NDArray[np.int64],
+    h: int,
+    s: int,
+    mask: int = -1,
 ) -> np.int64:
     """Return the next label of state s at level h, and count the visit."""
     n = visits[h, s]
     visits[h, s] = n + 1
-    return np.int64(labels[shift[h, s] + n])
+    return np.int64(labels[shift[h, s] + (n & mask)])
 
 
 @inlined

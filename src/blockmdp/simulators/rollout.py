@@ -105,7 +105,7 @@ def play(
     y = np.empty(d)
     s = first_state(dynamics.initial, e)
     for h in range(H + 1):
-        shown = tape.shift[h, s] + tape.visits[h, s]
+        shown = tape.shift[h, s] + (tape.visits[h, s] & tape.mask)
         tape.visits[h, s] += 1
         for j in range(d):
             x[h, j] = tape.shown[shown, j]

@@ -190,7 +190,7 @@ def main() -> None:
     speed(100 if quick else 1_000)
     large(20 if quick else 1_000)
     black_boxes(100 if quick else 2_000)
-    throughput(10 if quick else 100)
+    throughput(10 if quick else 300)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,28 @@ def test_environments_do_not_know_how_a_problem_is_stored(both):
 
 @exact
 @given(stored())
+def test_states_are_reached_where_reachability_is_positive(both):
+    for m in both:
+        assert np.array_equal(list(m._reached()), m.reachability() > 0)
+
+
+def test_states_that_look_the_same_make_no_block_mdp():
+    def shown(*numbers):
+        return corridor(emission=bm.Fixed(list(numbers))).is_block()
+
+    assert shown(3, 1, 2, 0)
+    assert shown(3, 3, 2, 2) is False  # at level 1, cells 0 and 1
+    emission = bm.Fixed([3, 1, 3, 0])
+    assert corridor(emission=emission, horizon=1).is_block()  # cell 2 is too far
+    assert not corridor(emission=emission, horizon=2).is_block()
+    by_level = [bm.Fixed([h, h + 1, h + 2, h + 3]) for h in range(10)]
+    assert corridor(emission=bm.PerLevel(by_level)).is_block()
+    with pytest.raises(ValueError, match="noisy"):
+        corridor().is_block()
+
+
+@exact
+@given(stored())
 def test_a_copy_is_stored_in_the_same_way(both):
     for m in both:
         copy = pickle.loads(pickle.dumps(m))

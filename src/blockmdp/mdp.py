@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -414,6 +414,43 @@ class BlockMDP:
                 mean += P[i, :, a, k, None] * best[np.minimum(states[i, :, a, k], len(best) - 1)]
             np.maximum(after, mean, out=after)
         return after
+
+    def is_block(self) -> bool:
+        """Return whether observation and level are enough to know the state.
+
+        In a Block MDP, no two states look the same. Here they are compared at each level, as far as
+        they can be reached there.
+
+        Returns
+        -------
+        bool
+            Whether no two such states show the same observation.
+
+        Raises
+        ------
+        ValueError
+            If observations are noisy, so that they cannot all be compared.
+        """
+        if self.emission.has_noise:
+            raise ValueError(f"{self.emission!r} is noisy: its observations cannot all be compared")
+        for h, there in enumerate(self._reached()):
+            states = np.flatnonzero(there)
+            x = self.emission.sample(h, states, np.zeros(len(states), np.uint64))
+            if len(np.unique(x, axis=0)) < len(states):
+                return False
+        return True
+
+    def _reached(self) -> Iterator[NDArray[np.bool_]]:
+        """Yield which states (S,) can be reached at each level, from 0 to H."""
+        states, P, *_ = self._tables
+        there = self.initial > 0
+        yield there
+        for h in range(self.horizon):
+            i = h if len(P) > 1 else 0
+            places = np.nonzero((P[i] > 0) & there[:, None, None])
+            there = np.zeros(self.n_states, np.bool_)
+            there[places[2] if states is None else states[i][places]] = True
+            yield there
 
     def reward_range(self) -> tuple[float, float]:
         """Return the smallest and the largest reward of the transitions that are possible.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
 from typing import ClassVar
 
@@ -247,6 +249,19 @@ def test_your_own_environment_in_one_line():
     assert m.sample(3, 2, 1)[0].reshape(5, 3).argmax(axis=0).tolist() == [2, 2, 2]
     agent = bm.Tabular(bm.UCBVI()).fit(m, 40)
     assert agent.value() == 1.0
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_how_far_the_search_is(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    m = bm.tabulate(Corridor("rgb_array"), key=cell, horizon=6)
+    assert m.n_states == 5
+    assert "states of Corridor" in sys.stderr.getvalue()
 
 
 def test_a_function_that_sets_the_state_replaces_copies():

@@ -193,8 +193,9 @@ def tabulate(
     search = _Search(env, key, set_state, observe, check_integer("cap", cap, 1))
     met = [search.start(seed + i) for i in range(check_integer("starts", starts, 1))]
     outcomes: list[Sequence[Sequence[Outcome]]] = []
-    with _progress(search, outcomes):
+    with _progress(_name(env)) as show:
         while len(outcomes) < len(search.found):
+            show(len(outcomes), len(search.found))
             s = len(outcomes)
             if search.ended[s]:
                 outcomes.append([[(1.0, s, 0.0)]] * n_actions)
@@ -462,21 +463,16 @@ def _observation(x: Any, env: Any) -> NDArray[Any]:
 
 
 @contextmanager
-def _progress(search: _Search, outcomes: Sequence[Any]) -> Iterator[None]:
-    """Show how many states were found and searched, if there is a terminal."""
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that shows how many states were searched and found, in a terminal."""
     if not is_terminal(sys.stderr):
-        yield
+        yield lambda searched, found: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    class States(Progress):
-        def get_renderables(self) -> Iterable[Any]:
-            self.update(task, completed=len(outcomes), total=len(search.found))
-            yield from super().get_renderables()
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bars = States(*columns, console=Console(stderr=True, highlight=False), transient=True)
-    task = bars.add_task(f"states of {_name(search.env)}", total=None)
-    with bars:
-        yield
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(f"states of {name}", total=None)
+        yield lambda searched, found: bars.update(task, completed=searched, total=found)

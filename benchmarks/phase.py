@@ -18,7 +18,6 @@ from numba import cuda
 
 import blockmdp as bm
 from blockmdp import streams
-from blockmdp.dynamics import Dynamics
 from blockmdp.simulators import cuda as gpu
 
 HORIZONS = (5, 10, 20)
@@ -46,7 +45,6 @@ def run(horizon, rates, bonuses, seeds, episodes):
     problems = [bm.lock_bernoulli(horizon=horizon, switch=0.2, seed=seed) for seed in range(seeds)]
     A = bm.OracleQ()
     one = A.tables(horizon, problems[0].n_states, problems[0].n_actions, episodes)
-    dynamics = Dynamics(*map(np.stack, zip(*(m.dynamics for m in problems))))
     sight = gpu.Sight(np.uint64(0), *np.zeros((6, 1)))
     # seeds first, so that the runs of a block share a problem
     at = np.indices((seeds, min(RATES, len(rates)), len(bonuses))).reshape(3, -1)
@@ -59,7 +57,7 @@ def run(horizon, rates, bonuses, seeds, episodes):
             for f in (streams.world, streams.agent)]  # fmt: skip
     none = np.zeros(n, np.int64)
     facts = [cuda.to_device(a) for a in (slots, which, *keys, none, none, none + episodes)]
-    seen, there = gpu.stacked([sight] * n), Dynamics(*map(cuda.to_device, dynamics))
+    seen, there = gpu.stacked([sight] * n), gpu.problems_on_gpu([m.dynamics for m in problems])
     returns, solved = cuda.device_array((episodes, n)), cuda.device_array(n, np.int64)
     parts = []
     for first in range(0, len(rates), RATES):

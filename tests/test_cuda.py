@@ -183,7 +183,7 @@ def test_a_study_on_the_simulator_stores_the_same_runs(tmp_path):
 @pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
 def test_a_study_without_a_gpu_is_one_clear_error(tmp_path):
     (tmp_path / "s.toml").write_text(STUDY)
-    study = bm.Study.from_toml(tmp_path / "s.toml")
+    study = bm.Study.load(tmp_path / "s.toml")
     with pytest.raises(RuntimeError, match="--device cuda cannot be used: no NVIDIA GPU"):
         study.run(tmp_path / "out", device="cuda", quiet=True)
     with pytest.raises(ValueError, match="there is no --cluster, --timeout, --memory"):

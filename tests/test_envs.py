@@ -17,7 +17,7 @@ from helpers import python
 
 import blockmdp.envs
 from blockmdp import rng, streams
-from blockmdp.dynamics import first_state, next_state, sample_reward
+from blockmdp.dynamics import draw_successor, first_state, sample_reward, successor
 from blockmdp.emissions import (
     ExogenousBits,
     Linear,
@@ -160,8 +160,9 @@ def check_streams(mdp, seed):
         np.testing.assert_array_equal(x, expected(0, s))
         for h in range(mdp.horizon):
             a = int(generator.integers(mdp.n_actions))
-            t = next_state(dynamics.model, h, s, a, e)
-            r = sample_reward(dynamics.model, h, s, a, t, e)
+            i = draw_successor(dynamics.model, h, s, a, e)
+            t = successor(dynamics.states, h, s, a, i)
+            r = sample_reward(dynamics.model, h, s, a, i, e)
             x, reward, terminated, truncated, info = env.step(a)
             assert (reward, terminated, truncated) == (r, h + 1 == mdp.horizon, False)
             assert info == {"latent_state": t, "level": h + 1}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blockmdp import rng
-from blockmdp.dynamics import first_state, next_state, sample_reward
+from blockmdp import measures, random_block_mdp, rng
+from blockmdp.dynamics import draw_successor, first_state, sample_reward
 from blockmdp.emissions import Emission, OneHotBernoulli, PerLevel
 from blockmdp.mdp import BlockMDP
 
@@ -423,7 +423,7 @@ BELOW_ONE = 1 - 2.0**-53
 
 
 def outcome(cumulative, u):
-    """Do what `next_state` does, for one row."""
+    """Do what `draw_successor` does, for one row."""
     return int(np.sum(u >= cumulative[:-1]))
 
 
@@ -471,7 +471,8 @@ def test_every_outcome_has_its_share_of_the_unit_interval(row):
     for c in (m.dynamics.initial, m.dynamics.model[0, 0, 0, :, 0]):
         right = np.minimum(c, 1.0)
         shares = np.diff(np.append(0.0, right))
-        assert close(shares, row)
+        assert close(shares, row[: len(c)])
+        assert not row[len(c) :].any()
         for s in np.flatnonzero(row):
             middle = right[s] - shares[s] / 2
             assert outcome(c, middle) == s
@@ -506,7 +507,7 @@ def test_the_largest_uniform_number_leads_to_the_last_possible_state():
         assert first_state(d.initial, episode_that_draws(BELOW_ONE, 0)) == last
         for h in range(3):
             e = episode_that_draws(BELOW_ONE, 2 * h + 1)
-            assert next_state(d.model, h, 0, 0, e) == last
+            assert draw_successor(d.model, h, 0, 0, e) == last
 
 
 def test_the_uniform_number_zero_leads_to_the_first_possible_state():
@@ -514,7 +515,7 @@ def test_the_uniform_number_zero_leads_to_the_first_possible_state():
         d = chain(np.array(row), H=2).dynamics
         assert first_state(d.initial, episode_that_draws(0.0, 0)) == first
         for h in range(2):
-            assert next_state(d.model, h, 0, 0, episode_that_draws(0.0, 2 * h + 1)) == first
+            assert draw_successor(d.model, h, 0, 0, episode_that_draws(0.0, 2 * h + 1)) == first
 
 
 def test_a_reward_is_paid_if_the_uniform_number_is_below_its_probability():
@@ -537,7 +538,7 @@ def test_states_and_rewards_have_the_probabilities_of_the_tables():
     keys = rng.children(rng.root(8), 0, 20_000)
     first = np.bincount([first_state(d.initial, e) for e in keys], minlength=2) / len(keys)
     assert np.abs(first - m.initial).max() < 4 * 0.5 / np.sqrt(len(keys))
-    after = np.array([next_state(d.model, 1, 0, 2, e) for e in keys])
+    after = np.array([draw_successor(d.model, 1, 0, 2, e) for e in keys])
     paid = np.array([sample_reward(d.model, 1, 0, 2, t, e) for t, e in zip(after, keys)])
     assert abs(after.mean() - m.transitions[1, 0, 2, 1]) < 4 * 0.5 / np.sqrt(len(keys))
     for t in (0, 1):
@@ -578,3 +579,15 @@ def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
     }.items():
         with pytest.raises(ValueError, match=words):
             BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), 0.0, emission=Unsound(2, 3, mistake))
+
+
+def test_an_accuracy_never_exceeds_one():
+    """Shares of 100 observations that add up to a little more than 1 in floating point."""
+    C = np.array([[[0.01, 0.2, 0.68, 0.11]]])
+    assert C.sum() > 1.0
+    assert measures.accuracy(C) == 1.0
+
+
+def test_reached_states_are_those_of_positive_reachability():
+    m = random_block_mdp(horizon=4, n_states=6, n_actions=2, seed=1)
+    assert np.array_equal(m.reached(), m.reachability() > 0)

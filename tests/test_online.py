@@ -354,3 +354,12 @@ def test_levels_share_a_decoder_if_they_look_alike():
         assert len(short.decoder_.fitted) == 6
     with pytest.raises(ValueError, match='pool_levels must be True, False or "auto", got None'):
         bm.OnlineURL(pool_levels=None)
+
+
+def test_the_episodes_of_all_copies_are_used():
+    copies = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=5, horizon=4)
+    agent = bm.OnlineURL(pool_levels=True).fit(copies, 52, seed=0)
+    assert agent.ledger_ == {"learn": 52, "unused": 3}  # the last two episodes need no more copies
+    assert agent.trajectories_[:6].tolist() == [5, 5, 5, 5, 5, 10]
+    again = bm.OnlineURL(pool_levels=True).fit(copies, 52, seed=0)
+    assert np.array_equal(again.returns_, agent.returns_)

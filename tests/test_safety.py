@@ -96,6 +96,7 @@ def test_no_detour_leads_to_other_functions(trust, touch, tmp_path, monkeypatch)
     if not trust:  # else it may be imported
         detours += [
             {"name": "detour:FrozenLake-v1"},
+            {"name": "from_gymnasium", "env": "detour:FrozenLake-v1"},
             {"name": "gymnasium:make", "id": "detour:FrozenLake-v1"},
             {"name": "gymnasium.envs.registration:make", "id": "detour:FrozenLake-v1"},
             {"name": "gymnasium:make_vec", "id": "detour:FrozenLake-v1"},

@@ -110,6 +110,9 @@ HASHES = {
 }
 
 
+NEWER = ("H", "successors", "seen")  # tables that version 0.1 did not have
+
+
 def digest(*arrays):
     found = hashlib.sha256()
     for array in map(np.ascontiguousarray, arrays):
@@ -125,7 +128,7 @@ def hashes(name, record=False):
     engine = "stepwise" if "stepwise" in name else "auto"
     agent = make().fit(problem, episodes, seed=7, engine=engine, record=record)
     tables = agent.tables_._asdict() if hasattr(agent, "tables_") else {}
-    learnt = [agent.returns_, *(tables[name] for name in tables if name != "H")]  # H is newer
+    learnt = [agent.returns_, *(tables[name] for name in tables if name not in NEWER)]
     if isinstance(problem, bm.BlockMDP) and engine == "auto":
         learnt.append(agent.policy_.pi)
         if hasattr(agent, "decode"):

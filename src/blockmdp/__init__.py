@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Digits,
         Emission,
         ExogenousBits,
+        Fixed,
         Hadamard,
         Linear,
         MarkovBits,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         deep_sea,
         diabolical_lock,
         exogenous_lock,
+        from_gymnasium,
         lock_bernoulli,
         lock_digits,
         lock_gaussian,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         noisy_lock,
         random_block_mdp,
         river_swim,
+        tabulate,
     )
     from blockmdp.experiments import Results, Study
     from blockmdp.learners import (
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
         QLearning,
         UCBVITheory,
     )
-    from blockmdp.mdp import BlockMDP
+    from blockmdp.mdp import BlockMDP, Successors
     from blockmdp.measures import regret
     from blockmdp.pcid import PCID
     from blockmdp.policy import Policy, load
@@ -88,6 +91,7 @@ __all__ = [
     "Digits",
     "Emission",
     "ExogenousBits",
+    "Fixed",
     "Hadamard",
     "Learner",
     "Linear",
@@ -103,6 +107,7 @@ __all__ = [
     "Results",
     "StateAndLevel",
     "Study",
+    "Successors",
     "Tabular",
     "UCBVITheory",
     "comblock",
@@ -111,6 +116,7 @@ __all__ = [
     "emissions",
     "exogenous_lock",
     "fit_many",
+    "from_gymnasium",
     "load",
     "lock_bernoulli",
     "lock_digits",
@@ -124,6 +130,7 @@ __all__ = [
     "regret",
     "river_swim",
     "rng",
+    "tabulate",
     "testing",
 ]
 
@@ -132,19 +139,19 @@ __all__ = [
 _NAMES = {
     "blockmdp.agents": "Agent Tabular fit_many",
     "blockmdp.emissions": (
-        "Digits Emission ExogenousBits Hadamard Linear MarkovBits OneHotBernoulli "
+        "Digits Emission ExogenousBits Fixed Hadamard Linear MarkovBits OneHotBernoulli "
         "OneHotGaussian PerLevel StateAndLevel"
     ),
     "blockmdp.envs": (
-        "comblock deep_sea diabolical_lock exogenous_lock lock_bernoulli lock_digits "
-        "lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim"
+        "comblock deep_sea diabolical_lock exogenous_lock from_gymnasium lock_bernoulli "
+        "lock_digits lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim tabulate"
     ),
     "blockmdp.experiments": "Results Study",
     "blockmdp.learners": (
         "DelayedQ E3 EULER Learner OPSRL OracleQ PSRL PSRLTheory QLearning RLSVI RMAX UBEV "
         "UCBQ UCBVI UCBVITheory UCRL2"
     ),
-    "blockmdp.mdp": "BlockMDP",
+    "blockmdp.mdp": "BlockMDP Successors",
     "blockmdp.measures": "regret",
     "blockmdp.pcid": "PCID",
     "blockmdp.policy": "Policy load",

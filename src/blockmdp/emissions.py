@@ -22,6 +22,7 @@ __all__ = [
     "Drawing",
     "Emission",
     "ExogenousBits",
+    "Fixed",
     "Hadamard",
     "Linear",
     "MarkovBits",
@@ -88,6 +89,9 @@ class Emission(ABC):
         Whether noise is correlated within an episode. If so, all levels of an episode get the same
         key. Note that `Agent.value` works level by level, so it treats the errors of a decoder at
         different levels as independent.
+    has_noise : bool, default=True
+        Whether a state can look different at two visits to the same level. If not, `sample` must
+        ignore the keys, and each state is drawn and decoded once.
 
     See Also
     --------
@@ -117,6 +121,7 @@ class Emission(ABC):
     stationary: bool = True
     n_levels: int | None = None
     per_episode: bool = False
+    has_noise: bool = True
 
     @abstractmethod
     def sample(
@@ -152,6 +157,59 @@ class Emission(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.n_states} states in {self.dim} dimensions>"
+
+
+class Fixed(Emission):
+    """One observation for each state, without noise.
+
+    Parameters
+    ----------
+    observations : array-like of shape (n_states, ...)
+        Observation of each state, such as a picture. It is flattened.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of one observation before it was flattened.
+
+    See Also
+    --------
+    tabulate : Makes such an emission from what an environment shows.
+
+    Examples
+    --------
+    >>> Fixed([[0, 0], [0, 1], [1, 1]]).sample(0, np.array([2, 1]), np.zeros(2, np.uint64))
+    array([[1, 1],
+           [0, 1]])
+    """
+
+    finite = True
+    has_noise = False
+
+    def __init__(self, observations: ArrayLike) -> None:
+        x = np.array(observations)
+        if x.dtype.kind not in "biuf" or x.ndim == 0 or x.size == 0:
+            raise ValueError(
+                "Fixed: observations must be numbers, one array for each state, got an array of "
+                f"{x.dtype} and shape {x.shape}"
+            )
+        if not np.isfinite(x).all():
+            raise ValueError(f"Fixed: observations{_where(~np.isfinite(x))} is not finite")
+        self.n_states, self.shape = len(x), x.shape[1:]
+        self.observations = x.astype(np.int8 if x.dtype == np.bool_ else x.dtype).reshape(
+            len(x), -1
+        )
+        self.observations.setflags(write=False)
+        self.dim, self.dtype = self.observations.shape[1], self.observations.dtype.type
+        self.low, self.high = float(x.min()), float(x.max())
+
+    def sample(
+        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> NDArray[Any]:
+        return np.asarray(self.observations[states])
+
+    def __repr__(self) -> str:
+        return f"<Fixed: {self.n_states} states in {self.dim} dimensions>"
 
 
 class OneHotBernoulli(Emission):
@@ -299,6 +357,7 @@ class Linear(Emission):
         self.n_states, self.dim = emission.n_states, len(m)
         self.finite, self.stationary = emission.finite, emission.stationary
         self.n_levels, self.per_episode = emission.n_levels, emission.per_episode
+        self.has_noise = emission.has_noise
         self.dtype = np.float32 if emission.dtype == np.float32 else np.float64
 
     def sample(
@@ -595,7 +654,7 @@ class Hadamard(Emission):
         self.n_states, self.n_levels = emission.n_states, emission.n_levels
         self.dim = 1 << max(emission.dim - 1, 0).bit_length()
         self.finite, self.stationary = emission.finite, emission.stationary
-        self.per_episode = emission.per_episode
+        self.per_episode, self.has_noise = emission.per_episode, emission.has_noise
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
@@ -648,6 +707,7 @@ class PerLevel(Emission):
         self.high = max(e.high for e in self.emissions)
         self.finite = all(e.finite for e in self.emissions)
         self.per_episode = any(e.per_episode for e in self.emissions)
+        self.has_noise = any(e.has_noise for e in self.emissions)
 
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import (
+    Dynamics,
+    draw_successor,
+    first_state,
+    is_end,
+    sample_reward,
+    successor,
+)
 from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
 from blockmdp.tapes import Tape, episodes_on_tape, read_label
@@ -158,7 +165,9 @@ def learn_from(
     """
     initial = dynamics.initial
     model = dynamics.model
-    H = len(model)
+    states = dynamics.states
+    ends = dynamics.ends
+    H = dynamics.horizon
     A = index(model.shape[2])
     while k < len(returns):
         batch = lasts(sight, len(returns) - k)
@@ -175,11 +184,15 @@ def learn_from(
                 a = index(act(tables, k, h, o, np.uint64(step(c, h))))
                 if a >= A:
                     raise ValueError("act of the learner returned an action that does not exist")
-                t = index(next_state(model, h, s, a, e))
-                r = sample_reward(model, h, s, a, t, e)
+                i = index(draw_successor(model, h, s, a, e))
+                t = index(successor(states, h, s, a, i))
+                r = sample_reward(model, h, s, a, i, e)
                 o_next = index(see(sight, level + 1, t))
-                update(tables, h, o, a, r, o_next)
                 total += r
+                if is_end(ends, t) and level + 1 < H:
+                    update(tables, h, o, a, r, np.int64(-1))
+                    break
+                update(tables, h, o, a, r, o_next)
                 s = t
                 o = o_next
             plan(tables, k, np.uint64(step(c, H)))

@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
+from blockmdp.checks import check_integer
 from blockmdp.dynamics import Dynamics
 from blockmdp.emissions import Emission
 
-__all__ = ["BlockMDP"]
+__all__ = ["BlockMDP", "Successors"]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Successors:
+    """Transitions as lists of possible next states, for problems where these are few.
+
+    A table of all transitions has S^2 A entries for each level; these lists have S A K. Their order
+    does not matter. A list that is shorter than K ends in entries of probability 0, whose states
+    are ignored.
+
+    Parameters
+    ----------
+    states : array-like of int, of shape (H, S, A, K) or (S, A, K)
+        Next states, all different within a list.
+    probability : array-like of the same shape
+        Their probabilities.
+
+    See Also
+    --------
+    BlockMDP : Takes them as `transitions`.
+
+    Examples
+    --------
+    A chain of 1,000 states: action 0 stays, and action 1 moves on with probability 0.9.
+
+    >>> import blockmdp as bm
+    >>> s = np.arange(1000)
+    >>> stay, move = np.stack([s, s], axis=1), np.stack([s, (s + 1) % 1000], axis=1)
+    >>> states = np.stack([stay, move], axis=1)  # (S, A, K)
+    >>> chain = bm.Successors(states, np.broadcast_to([[1, 0], [0.1, 0.9]], states.shape))
+    >>> m = bm.BlockMDP(s == 0, chain, s == 50, emission=bm.OneHotBernoulli(1000, 0), horizon=60)
+    >>> round(m.optimal_value(), 3)
+    0.986
+    """
+
+    states: ArrayLike
+    probability: ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,19 +72,28 @@ class BlockMDP:
     ----------
     initial : array-like of shape (S,)
         Probability of each initial state.
-    transitions : array-like of shape (H, S, A, S)
-        Probability of the next state, given level, state and action.
-    rewards : array-like that broadcasts to (H, S, A, S)
-        Reward of a transition, if it is paid.
-    reward_probability : array-like that broadcasts to (H, S, A, S), default=1.0
+    transitions : array-like of shape (H, S, A, S) or (S, A, S), or Successors
+        Probability of the next state, given level, state and action. Without the axis of levels,
+        all levels are alike and stored once.
+    rewards : array-like that broadcasts to the shape of `transitions`
+        Reward of a transition, if it is paid; or a vector of shape (S,), by next state.
+    reward_probability : array-like that broadcasts to the shape of `transitions`, default=1.0
         Probability that the reward of a transition is paid; otherwise the reward is 0.
     emission : Emission
         Distribution of the observations of the latent states at levels 0, ..., H.
     name : str, default="BlockMDP"
         Name in titles and messages.
+    horizon : int or None, default=None
+        Number of actions in an episode, H, if all levels are alike.
+    ends : array-like of shape (S,) or None, default=None
+        Whether a state ends the episode before level H. Such a state must lead only to itself and
+        pay nothing, so that exact values are the same as if the episode went on. None has no such
+        states.
 
     See Also
     --------
+    Successors : Lists of next states, for large problems.
+    from_gymnasium : The Block MDP of a tabular Gymnasium environment.
     lock_bernoulli : A combination lock, the main example of Feng et al. (2020).
     random_block_mdp : Draws a Block MDP at random.
     blockmdp.envs.BlockMDPEnv : The same problem as a Gymnasium environment.
@@ -73,91 +121,121 @@ class BlockMDP:
     """
 
     initial: Array
-    transitions: Array
-    rewards: Array
-    reward_probability: Array
     emission: Emission
     name: str
+    horizon: int
+    ends: NDArray[np.bool_] | None
+    _tables: _Tables
+    to_gymnasium: ClassVar[Callable[..., Any]]  # see `blockmdp.envs.gym`
 
     def __init__(
         self,
         initial: ArrayLike,
-        transitions: ArrayLike,
+        transitions: ArrayLike | Successors,
         rewards: ArrayLike,
         reward_probability: ArrayLike = 1.0,
         *,
         emission: Emission,
         name: str = "BlockMDP",
+        horizon: int | None = None,
+        ends: ArrayLike | None = None,
     ) -> None:
-        P = _array("transitions", transitions)
-        if P.ndim != 4 or P.shape[1] != P.shape[3] or 0 in P.shape:
-            raise ValueError(
-                f"transitions must have the shape (H, S, A, S), without zeros, got {P.shape}"
-            )
+        P, states, shape = _transitions(transitions)
+        H = _horizon(shape, horizon)
+        P = P.reshape(-1, *shape[-3:])
+        S = P.shape[1]
         mu = _array("initial", initial)
-        if mu.shape != P.shape[1:2]:
+        if mu.shape != (S,):
             raise ValueError(
-                f"initial must have the shape (S,) = ({P.shape[1]},), as transitions have "
-                f"{P.shape[1]} states, got {mu.shape}"
+                f"initial must have the shape (S,) = ({S},), as transitions have {S} states, got "
+                f"{mu.shape}"
             )
         _check_distributions("initial", mu)
-        _check_distributions("transitions", P)
-        r = _broadcast("rewards", rewards, P.shape)
+        _check_distributions("transitions", P.reshape(shape))
+        if states is not None:
+            states = states.reshape(P.shape)
+        r = _by_transition("rewards", rewards, shape, states)
         if not np.isfinite(r).all():
             i = _first(~np.isfinite(r))
             raise ValueError(f"rewards{_at(i)} must be finite, got {r[i]}")
-        p = _broadcast("reward_probability", reward_probability, P.shape)
+        p = _by_transition("reward_probability", reward_probability, shape, states)
         if not ((p >= 0) & (p <= 1)).all():
             i = _first(~((p >= 0) & (p <= 1)))
             raise ValueError(f"reward_probability{_at(i)} must be in [0, 1], got {p[i]}")
+        if states is not None:
+            states, (P, r, p) = _in_order(states, P, r, p)
         if not isinstance(emission, Emission):
             raise ValueError(f"emission must be a blockmdp.emissions.Emission, got {emission!r}")
-        _check_emission(emission, len(P))
-        if emission.n_states != P.shape[1]:
+        _check_emission(emission, H)
+        if emission.n_states != S:
             raise ValueError(
-                f"emission has {emission.n_states} latent states, but transitions have {P.shape[1]}"
+                f"emission has {emission.n_states} latent states, but transitions have {S}"
             )
-        if emission.n_levels not in (None, len(P) + 1):
+        if emission.n_levels not in (None, H + 1):
             raise ValueError(
-                f"emission has {emission.n_levels} levels, but horizon {len(P)} needs "
-                f"{len(P) + 1} (0 to H)"
+                f"emission has {emission.n_levels} levels, but horizon {H} needs {H + 1} (0 to H)"
             )
+        tables = _Tables(states, P, r, p)
+        over = _ends(ends, mu, tables)
+        for array in (mu, over, *tables):
+            if array is not None:
+                array.setflags(write=False)
         for field, value in (
             ("initial", mu),
-            ("transitions", P),
-            ("rewards", r),
-            ("reward_probability", p),
+            ("emission", emission),
+            ("name", name),
+            ("horizon", H),
+            ("ends", over),
+            ("_tables", tables),
         ):
-            value.setflags(write=False)
             object.__setattr__(self, field, value)
-        object.__setattr__(self, "emission", emission)
-        object.__setattr__(self, "name", name)
-
-    @property
-    def horizon(self) -> int:
-        """Number of actions in an episode, H."""
-        return int(self.transitions.shape[0])
 
     @property
     def n_states(self) -> int:
         """Number of latent states, S."""
-        return int(self.transitions.shape[1])
+        return len(self.initial)
 
     @property
     def n_actions(self) -> int:
         """Number of actions, A."""
-        return int(self.transitions.shape[2])
+        return int(self._tables.P.shape[2])
+
+    @property
+    def stationary(self) -> bool:
+        """Whether all levels are stored as one, so that they have the same dynamics."""
+        return len(self._tables.P) < self.horizon
+
+    @property
+    def successors(self) -> Successors | None:
+        """The possible next states, if they are stored as lists; otherwise None."""
+        states, P = self._tables.states, self._tables.P
+        return None if states is None else Successors(states, P)
+
+    @property
+    def transitions(self) -> Array:
+        """Probabilities of the next states, an ndarray of shape (H, S, A, S).
+
+        It is read-only. Levels that are stored as one take no memory, but lists of successors are
+        written out.
+        """
+        return self._dense(self._tables.P)
+
+    @property
+    def rewards(self) -> Array:
+        """Rewards of the transitions, an ndarray of shape (H, S, A, S), as `transitions`."""
+        return self._dense(self._tables.r)
+
+    @property
+    def reward_probability(self) -> Array:
+        """Probabilities that rewards are paid, an ndarray of shape (H, S, A, S)."""
+        return self._dense(self._tables.p)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments, so that a copy is read-only too."""
-        return _rebuild, (
-            self.initial,
-            self.transitions,
-            self.rewards,
-            self.reward_probability,
-            self.emission,
-            self.name,
-        )
+        tables = self._tables
+        P = tables.P if tables.states is None else Successors(tables.states, tables.P)
+        arrays = (self.initial, P, tables.r, tables.p)
+        return _rebuild, (*arrays, self.emission, self.name, self.horizon, self.ends)
 
     def __repr__(self) -> str:
         return (
@@ -168,24 +246,52 @@ class BlockMDP:
     @cached_property
     def expected_rewards(self) -> Array:
         """Mean reward r(h, s, a) of a step, an ndarray of shape (H, S, A)."""
-        P, r, p = self.transitions, self.rewards, self.reward_probability
+        _, P, r, p = self._tables
         expected = np.asarray(np.einsum("hsat,hsat,hsat->hsa", P, r, p), np.float64)
-        expected.setflags(write=False)
-        return expected
+        return np.broadcast_to(expected, self._shape)
 
     @cached_property
     def dynamics(self) -> Dynamics:
         """The latent tables in the form that the compiled loops read."""
-        tables = (_cumulative(self.transitions), self.rewards, self.reward_probability)
-        return Dynamics(_cumulative(self.initial), np.stack(tables, axis=-1))
+        states, P, r, p = self._tables
+        model = np.stack((_cumulative(P), r, p), axis=-1)
+        first = _cumulative(self.initial)
+        possible = first[: 1 + int(np.argmax(first == 2.0))]
+        # loops take arrays that can be written to: numba would compile others once more
+        lists = None if states is None else states.copy()
+        ends = None if self.ends is None else self.ends.copy()
+        return Dynamics(possible, model, lists, ends, self.horizon)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        """The numbers of levels, states and actions: (H, S, A)."""
+        return self.horizon, self.n_states, self.n_actions
+
+    def _dense(self, table: Array) -> Array:
+        """Write a table out by next state, (H, S, A, S)."""
+        states = self._tables.states
+        if states is not None:
+            level, s, a, k = np.nonzero(self._tables.P)
+            dense = np.zeros((*table.shape[:3], self.n_states))
+            dense[level, s, a, states[level, s, a, k]] = table[level, s, a, k]
+            table = dense
+        return np.broadcast_to(table, (*self._shape, self.n_states))
+
+    def _mean(self, h: int, V: Array) -> Array:
+        """Return the mean (S, A) of the next state's value V (S,), after a step at level h."""
+        states, P, *_ = self._tables
+        i = h if len(P) > 1 else 0
+        if states is None:
+            return np.asarray(P[i] @ V, np.float64)
+        return np.asarray(np.einsum("sak,sak->sa", P[i], np.append(V, 0.0)[states[i]]), np.float64)
 
     @cached_property
     def _optimum(self) -> tuple[Array, Array]:
         """V* (H + 1, S) and Q* (H, S, A), by dynamic programming from the last level backwards."""
         V = np.zeros((self.horizon + 1, self.n_states))
-        Q = np.zeros(self.transitions.shape[:3])
+        Q = np.zeros(self._shape)
         for h in reversed(range(self.horizon)):
-            Q[h] = self.expected_rewards[h] + self.transitions[h] @ V[h + 1]
+            Q[h] = self.expected_rewards[h] + self._mean(h, V[h + 1])
             V[h] = Q[h].max(axis=1)
         return V, Q
 
@@ -228,7 +334,7 @@ class BlockMDP:
         ndarray of shape (H, S, A)
             Probability of each action.
         """
-        return np.full(self.transitions.shape[:3], 1.0 / self.n_actions)
+        return np.full(self._shape, 1.0 / self.n_actions)
 
     def value(self, pi: ArrayLike) -> float:
         """Return the exact expected return of a policy on latent states.
@@ -246,7 +352,7 @@ class BlockMDP:
         pi = self._policy(pi)
         V = np.zeros(self.n_states)
         for h in reversed(range(self.horizon)):
-            V = np.einsum("sa,sa->s", pi[h], self.expected_rewards[h] + self.transitions[h] @ V)
+            V = np.einsum("sa,sa->s", pi[h], self.expected_rewards[h] + self._mean(h, V))
         return float(self.initial @ V)
 
     def occupancy(self, pi: ArrayLike) -> Array:
@@ -265,8 +371,14 @@ class BlockMDP:
         pi = self._policy(pi)
         mu = np.empty((self.horizon + 1, self.n_states))
         mu[0] = self.initial
+        states, P, *_ = self._tables
         for h in range(self.horizon):
-            mu[h + 1] = np.einsum("s,sa,sat->t", mu[h], pi[h], self.transitions[h])
+            i = h if len(P) > 1 else 0
+            if states is None:
+                mu[h + 1] = np.einsum("s,sa,sat->t", mu[h], pi[h], P[i])
+            else:
+                mass = np.einsum("s,sa,sak->sak", mu[h], pi[h], P[i])
+                mu[h + 1] = np.bincount(states[i].ravel(), mass.ravel(), len(mu[h]) + 1)[:-1]
         return mu
 
     def reachability(self) -> Array:
@@ -278,12 +390,85 @@ class BlockMDP:
             Probability of being in the state at the level, under the best policy for this.
         """
         reach = np.empty((self.horizon + 1, self.n_states))
+        best = np.eye(self.n_states)  # (s, target)
         for level in range(self.horizon + 1):
-            best = np.eye(self.n_states)  # (s, target)
-            for h in reversed(range(level)):
-                best = (self.transitions[h] @ best).max(axis=1)
+            if self.stationary:
+                best = self._best(0, best) if level else best
+            else:
+                best = np.eye(self.n_states)
+                for h in reversed(range(level)):
+                    best = self._best(h, best)
             reach[level] = self.initial @ best if level else self.initial
         return reach
+
+    def _best(self, h: int, best: Array) -> Array:
+        """Return the largest mean of each column of `best` (S, n) at level h, over actions."""
+        states, P, *_ = self._tables
+        i = h if len(P) > 1 else 0
+        if states is None:
+            return np.asarray((P[i] @ best).max(axis=1), np.float64)
+        after = np.full_like(best, -np.inf)
+        for a in range(self.n_actions):
+            mean = np.zeros_like(best)
+            for k in range(P.shape[3]):
+                mean += P[i, :, a, k, None] * best[np.minimum(states[i, :, a, k], len(best) - 1)]
+            np.maximum(after, mean, out=after)
+        return after
+
+    def is_block(self) -> bool:
+        """Return whether observation and level are enough to know the state.
+
+        In a Block MDP, no two states look the same. Here they are compared at each level, as far as
+        they can be reached there.
+
+        Returns
+        -------
+        bool
+            Whether no two such states show the same observation.
+
+        Raises
+        ------
+        ValueError
+            If observations are noisy, so that they cannot all be compared.
+        """
+        if self.emission.has_noise:
+            raise ValueError(f"{self.emission!r} is noisy: its observations cannot all be compared")
+        for h, there in enumerate(self.reached()):
+            states = np.flatnonzero(there)
+            x = self.emission.sample(h, states, np.zeros(len(states), np.uint64))
+            if len(np.unique(x, axis=0)) < len(states):
+                return False
+        return True
+
+    def reached(self) -> NDArray[np.bool_]:
+        """Return which states can be reached; `reachability` also says how likely that is.
+
+        Returns
+        -------
+        ndarray of shape (H + 1, S)
+            Whether some policy visits the state at the level.
+        """
+        states, P, *_ = self._tables
+        levels = [there := self.initial > 0]
+        for h in range(self.horizon):
+            i = h if len(P) > 1 else 0
+            places = np.nonzero((P[i] > 0) & there[:, None, None])
+            there = np.zeros(self.n_states, np.bool_)
+            there[places[2] if states is None else states[i][places]] = True
+            levels.append(there)
+        return np.array(levels)
+
+    def reward_range(self) -> tuple[float, float]:
+        """Return the smallest and the largest reward of the transitions that are possible.
+
+        Returns
+        -------
+        low, high : float
+            Bounds of the rewards, if they are paid.
+        """
+        _, P, r, _ = self._tables
+        possible = r[P > 0]
+        return float(possible.min()), float(possible.max())
 
     def sample(self, level: int, state: int, n: int, seed: int = 0) -> NDArray[Any]:
         """Draw fresh observations of a latent state, different from all that agents see.
@@ -315,18 +500,29 @@ class BlockMDP:
     def _policy(self, pi: ArrayLike) -> Array:
         """Return a policy as an array (H, S, A) of valid probabilities."""
         pi = _array("pi", pi)
-        if pi.shape != self.transitions.shape[:3]:
-            raise ValueError(
-                f"pi must have the shape (H, S, A) = {self.transitions.shape[:3]}, got {pi.shape}"
-            )
+        if pi.shape != self._shape:
+            raise ValueError(f"pi must have the shape (H, S, A) = {self._shape}, got {pi.shape}")
         _check_distributions("pi", pi)
         return pi
 
 
+class _Tables(NamedTuple):
+    """The latent tables of a Block MDP. L is 1 if all levels are alike, otherwise H.
+
+    The i-th of K next states is `states[h, s, a, i]`, or state i if `states` is None (K = S). Lists
+    are in increasing order; places that are not needed have state S and probability 0.
+    """
+
+    states: NDArray[np.int32] | None  # (L, S, A, K)
+    P: Array  # (L, S, A, K), probabilities
+    r: Array  # (L, S, A, K), rewards
+    p: Array  # (L, S, A, K), probabilities of the rewards
+
+
 def _rebuild(*arguments: Any) -> BlockMDP:
     """Unpickle a BlockMDP."""
-    *arrays, emission, name = arguments
-    return BlockMDP(*arrays, emission=emission, name=name)
+    *arrays, emission, name, horizon, ends = arguments
+    return BlockMDP(*arrays, emission=emission, name=name, horizon=horizon, ends=ends)
 
 
 def _array(field: str, value: ArrayLike) -> Array:
@@ -337,22 +533,104 @@ def _array(field: str, value: ArrayLike) -> Array:
         raise ValueError(f"{field} must be an array of numbers, got {value!r}") from None
 
 
-def _broadcast(field: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Copy a value into an array of a given shape."""
-    array = _array(field, value)
-    if array.ndim in (2, 3):
+def _transitions(
+    transitions: ArrayLike | Successors,
+) -> tuple[Array, NDArray[np.int32] | None, tuple[int, ...]]:
+    """Return the probabilities, the successors if they are listed, and the shape of both."""
+    if not isinstance(transitions, Successors):
+        P = _array("transitions", transitions)
+        if P.ndim not in (3, 4) or P.shape[-3] != P.shape[-1] or 0 in P.shape:
+            raise ValueError(
+                f"transitions must have the shape (H, S, A, S) or (S, A, S), without zeros, got "
+                f"{P.shape}"
+            )
+        return P, None, P.shape
+    P = _array("probability of Successors", transitions.probability)
+    states = np.array(transitions.states)
+    if P.ndim not in (3, 4) or 0 in P.shape or states.shape != P.shape:
         raise ValueError(
-            f"{field} must be a number, a vector (S,) by next state, or have four axes (H, S, A, "
-            f"S); {array.shape} is ambiguous. Write R[None, :, :, None] for R[s, a], and "
+            "states and probability of Successors must have the same shape, (H, S, A, K) or "
+            f"(S, A, K), without zeros, got {states.shape} and {P.shape}"
+        )
+    S = P.shape[-3]
+    bad = (P > 0) & ~((states >= 0) & (states < S))
+    if states.dtype.kind not in "iu" or bad.any():
+        got = states.dtype if not bad.any() else states[_first(bad)]
+        raise ValueError(f"states of Successors must be integers from 0 to {S - 1}, got {got}")
+    return P, np.where(P > 0, states, S).astype(np.int32), P.shape
+
+
+def _horizon(shape: tuple[int, ...], horizon: int | None) -> int:
+    """Return the number of levels, from the shape of the transitions or as given."""
+    if len(shape) == 3 or shape[0] == 1:
+        if horizon is None and len(shape) == 3:
+            raise ValueError(
+                "transitions must have the shape (H, S, A, S), or set horizon if all levels are "
+                f"alike: got {shape} and no horizon"
+            )
+        return check_integer("horizon", 1 if horizon is None else horizon, 1)
+    if horizon not in (None, shape[0]):
+        raise ValueError(f"horizon must be {shape[0]}, as transitions have, or None: got {horizon}")
+    return shape[0]
+
+
+def _by_transition(
+    field: str, value: ArrayLike, shape: tuple[int, ...], states: NDArray[np.int32] | None
+) -> Array:
+    """Copy a value into an array (L, S, A, K). shape: of the transitions, perhaps without L."""
+    array = _array(field, value)
+    full = (1, *shape)[-4:]
+    axes = "H, S, A, S" if states is None else "H, S, A, K"
+    if array.ndim == 2 or (array.ndim == 3 and len(shape) == 4):
+        raise ValueError(
+            f"{field} must be a number, a vector (S,) by next state, or have four axes ({axes}); "
+            f"{array.shape} is ambiguous. Write R[None, :, :, None] for R[s, a], and "
             "R[..., None] for R[h, s, a]"
         )
+    if states is not None and array.shape == (shape[-3],):
+        return np.append(array, 0.0)[states]
     try:
-        return np.broadcast_to(array, shape).copy()
+        return np.broadcast_to(array, full).copy()
     except ValueError:
         raise ValueError(
-            f"{field} must have the shape (H, S, A, S) = {shape}, or one that broadcasts to it, "
-            f"got {array.shape}"
+            f"{field} must have the shape ({axes}) = {full}, or one that broadcasts to it, got "
+            f"{array.shape}"
         ) from None
+
+
+def _ends(ends: ArrayLike | None, initial: Array, tables: _Tables) -> NDArray[np.bool_] | None:
+    """Check the states that end an episode."""
+    if ends is None:
+        return None
+    over = np.array(ends)
+    if over.shape != initial.shape or over.dtype != np.bool_:
+        raise ValueError(f"ends must be {len(initial)} booleans, one for each state, got {ends!r}")
+    states, P, r, _ = tables
+    to = np.broadcast_to(np.arange(P.shape[3]), P.shape) if states is None else states
+    leaves = (P > 0) & ((to != np.arange(len(over))[:, None, None]) | (r != 0))
+    bad = over & ((initial > 0) | leaves.any(axis=(0, 2, 3)))
+    if bad.any():
+        raise ValueError(
+            f"state {int(bad.argmax())} cannot end an episode: it must not be initial, and must "
+            "lead only to itself and pay nothing"
+        )
+    return over
+
+
+def _in_order(
+    states: NDArray[np.int32], *tables: Array
+) -> tuple[NDArray[np.int32], tuple[Array, ...]]:
+    """Sort lists of next states; raise ValueError if one contains a state twice."""
+    order = np.argsort(states, axis=-1, kind="stable")
+    states = np.take_along_axis(states, order, axis=-1)
+    twice = (states[..., 1:] == states[..., :-1]) & (states[..., 1:] < states.shape[1])
+    if twice.any():
+        i = _first(twice)
+        raise ValueError(
+            f"states of Successors must be different within a list, but state {states[i]} is there "
+            f"twice at {_at(i[:-1])}: add its probabilities"
+        )
+    return states, tuple(np.take_along_axis(table, order, axis=-1) for table in tables)
 
 
 def _check_emission(emission: Emission, H: int) -> None:

@@ -327,7 +327,8 @@ def accuracy(
     weight = np.ones(C.shape[:2]) if reachable is None else reachable.astype(np.float64)
     weighted = C * weight[:, :, None]
     right = np.arange(S)[:, None] == weighted.argmax(axis=1)[:, None, :]
-    return np.asarray((weighted * right).sum(axis=(1, 2)) / weight.sum(axis=1), np.float64)
+    shares = (weighted * right).sum(axis=(1, 2)) / weight.sum(axis=1)
+    return np.asarray(np.minimum(shares, 1.0), np.float64)  # sums have rounding errors
 
 
 def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:

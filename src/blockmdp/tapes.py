@@ -29,14 +29,15 @@ __all__ = ["SHOW_LATENT", "EpisodeTapes", "Tape", "Tapes", "episodes_on_tape", "
 class Tape(NamedTuple):
     """What the agent will see: labels, or the observations themselves.
 
-    The n-th visit to state s at level h shows `shown[shift[h, s] + n]`. An empty tape shows the
-    latent states.
+    The n-th visit to state s at level h shows `shown[shift[h, s] + (n & mask)]`, where the mask is
+    -1, or 0 if all visits show the same. An empty tape shows the latent states.
     """
 
     shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations
     shift: NDArray[np.int64]  # (H + 1, S)
     limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape is made for
     visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
+    mask: int = -1
 
 
 AHEAD = 64  # most episodes whose observations are drawn ahead
@@ -102,6 +103,8 @@ class Tapes:
         Tape
             The tape, for use in compiled loops.
         """
+        if not self.mdp.emission.has_noise:
+            return self._constant(decoder)
         if decoder is not self._decoder:
             self._decoder = decoder
             self._limit = self.visits.copy()
@@ -125,11 +128,15 @@ class Tapes:
 
     def observations(self) -> Tape:
         """Return a tape that shows observations, and lasts for at least one episode."""
+        if not self.mdp.emission.has_noise:
+            return self._constant(None)
         if self._decoder is not None or (self._limit <= self.visits).any():
             self.refill(None, AHEAD)
         return Tape(self._shown, self._shift, self._limit, self.visits)
 
-    def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+    def sample(
+        self, level: int, states: NDArray[np.int64], episodes: NDArray[np.int64]
+    ) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
 
         Parameters
@@ -138,6 +145,8 @@ class Tapes:
             Level of the observations.
         states : ndarray of shape (n,)
             Latent states of n trajectories.
+        episodes : ndarray of shape (n,)
+            Which of the trajectories drawn together they are; those that are over are left out.
 
         Returns
         -------
@@ -186,6 +195,21 @@ class Tapes:
         keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
         return Observations(level, _observe(self.mdp.emission, level, state, keys))
 
+    def _constant(self, decoder: Decoder | None) -> Tape:
+        """Return a tape without noise, which lasts for ever: each cell has one entry."""
+        if decoder is not self._decoder:
+            levels, S = self.visits.shape
+            states, keys = np.arange(S), np.zeros(S, np.uint64)
+            looks = 1 if decoder is None and self.mdp.emission.stationary else levels
+            shown = [
+                _decoded(decoder, np.full(S, h), self.mdp.emission.sample(h, states, keys))
+                for h in range(looks)
+            ]
+            self._decoder, self._shown = decoder, np.concatenate(shown)
+            self._shift = np.minimum(np.arange(levels), looks - 1)[:, None] * S + states
+            self._limit = np.full(self.visits.shape, np.iinfo(np.int64).max)
+        return Tape(self._shown, self._shift, self._limit, self.visits, mask=0)
+
     def _fill(
         self, decoder: Decoder | None, left: NDArray[np.int64], new: NDArray[np.int64]
     ) -> None:
@@ -229,6 +253,7 @@ class EpisodeTapes:
         self._places = np.arange(self.visits.size).reshape(self.visits.shape)
         self._shown: NDArray[Any] = np.zeros((0, self.visits.size), np.int32)
         self._first = 0  # episode that comes first in it
+        self._sampled = 0
         self._decoder: Any = NONE
 
     def refill(self, decoder: Decoder | None, episodes: int) -> Tape:
@@ -244,7 +269,9 @@ class EpisodeTapes:
         """Return a tape that shows the observations of one episode."""
         return self.refill(None, AHEAD)
 
-    def sample(self, level: int, states: NDArray[np.int64]) -> NDArray[Any]:
+    def sample(
+        self, level: int, states: NDArray[np.int64], episodes: NDArray[np.int64]
+    ) -> NDArray[Any]:
         """Draw the next observation of each latent state, and count the visits.
 
         Parameters
@@ -253,13 +280,18 @@ class EpisodeTapes:
             Level of the observations.
         states : ndarray of shape (n,)
             Latent states of n trajectories.
+        episodes : ndarray of shape (n,)
+            Which of the trajectories drawn together they are; those that are over are left out.
 
         Returns
         -------
         ndarray of shape (n, dim)
             Observations.
         """
-        keys = rng.children(self._key, int(self.visits[level].sum()), len(states))
+        if level == 0:
+            self._sampled = int(self.visits[0].sum())  # episodes before those drawn together
+        n = int(episodes.max(initial=-1)) + 1
+        keys = rng.children(self._key, self._sampled, n)[episodes]
         self.skip(level, states)
         return self.mdp.emission.sample(level, states, keys)
 
@@ -335,7 +367,7 @@ def read_label(tape: Tape, h: int, s: int) -> np.int64:
         return np.int64(s)
     n = tape.visits[h, s]
     tape.visits[h, s] = n + 1
-    return np.int64(tape.shown[tape.shift[h, s] + n])
+    return np.int64(tape.shown[tape.shift[h, s] + (n & tape.mask)])
 
 
 @inlined

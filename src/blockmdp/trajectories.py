@@ -80,6 +80,12 @@ class Trajectories:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def __getitem__(self, rows: slice) -> Trajectories:
+        """Return some of the trajectories."""
+        return Trajectories(
+            self.x[rows], self.actions[rows], self.rewards[rows], self.lengths[rows]
+        )
+
     @property
     def returns(self) -> NDArray[np.float64]:
         """Return of each trajectory, an ndarray of shape (n,)."""

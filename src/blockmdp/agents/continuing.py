@@ -196,7 +196,7 @@ def _identity(agent: Any, simulator: Simulator) -> dict[str, Any]:
         spec = getattr(env, "spec", None)
         problem, content = str(env), [getattr(spec, "kwargs", None), str(env.observation_space)]
     else:
-        problem, content = f"{mdp.name} {mdp!r}", [mdp.initial, mdp.dynamics.model, mdp.emission]
+        problem, content = f"{mdp.name} {mdp!r}", [mdp.initial, *mdp.dynamics[1:4], mdp.emission]
     parameters = {name: getattr(agent, name) for name in inspect.signature(type(agent)).parameters}
     return {
         "agent": _without_addresses(repr(agent)),

@@ -1,6 +1,7 @@
 """Problems of the literature, and their Gymnasium environments."""
 
 from blockmdp.envs.classic import deep_sea, river_swim
+from blockmdp.envs.convert import from_gymnasium, tabulate
 from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
@@ -16,6 +17,7 @@ __all__ = [
     "deep_sea",
     "diabolical_lock",
     "exogenous_lock",
+    "from_gymnasium",
     "lock_bernoulli",
     "lock_digits",
     "lock_gaussian",
@@ -25,6 +27,7 @@ __all__ = [
     "random_block_mdp",
     "register",
     "river_swim",
+    "tabulate",
 ]
 
 register("blockmdp/LockBernoulli-v0", lock_bernoulli)

@@ -31,7 +31,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
 from blockmdp.checks import check_integer
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import (
+    Dynamics,
+    draw_successor,
+    first_state,
+    sample_reward,
+    successor,
+)
 from blockmdp.jit import jit
 from blockmdp.mdp import BlockMDP
 from blockmdp.rng import child
@@ -40,6 +46,7 @@ __all__ = [
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
     "Observe",
+    "horizon_of",
     "make",
     "make_vector",
     "mdp_of",
@@ -54,9 +61,9 @@ _METADATA: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps"
 class BlockMDPEnv(gymnasium.Env[Any, Any]):
     """The Gymnasium environment of a Block MDP.
 
-    An episode ends (`terminated`) at level H. `reset(seed=s)` starts the first episode of seed s,
-    and `reset()` the next one. `info` contains the `latent_state` and the `level` (0 to H) of each
-    observation.
+    An episode ends (`terminated`) at level H, or in a state that ends it. `reset(seed=s)` starts
+    the first episode of seed s, and `reset()` the next one. `info` contains the `latent_state` and
+    the `level` (0 to H) of each observation.
 
     Parameters
     ----------
@@ -155,7 +162,7 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         reward : float
             Reward.
         terminated : bool
-            Whether the episode has reached level H.
+            Whether the episode has reached level H, or a state that ends it.
         truncated : bool
             Always False.
         info : dict
@@ -164,20 +171,20 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         if not self._path:
             raise ResetNeeded("call reset before the first step")
         h, s = len(self._path) - 1, self._path[-1]
-        if h == self.mdp.horizon:
+        if self._is_over():
             raise ResetNeeded(f"the episode ended at level {h}: call reset before the next step")
         if not self.action_space.contains(action):
             raise ValueError(
                 f"action must be an integer from 0 to {self.mdp.n_actions - 1}, got {action!r}"
             )
         a = int(action)
-        model, e = self.mdp.dynamics.model, self._episode_key
-        t = int(next_state(model, h, s, a, e))
-        r = float(sample_reward(model, h, s, a, t, e))
-        self._path.append(t)
+        (_, model, states, *_), e = self.mdp.dynamics, self._episode_key
+        i = draw_successor(model, h, s, a, e)
+        r = float(sample_reward(model, h, s, a, i, e))
+        self._path.append(int(successor(states, h, s, a, i)))
         self._last = (a, r)
         x, info = self._observe()
-        return x, r, h + 1 == self.mdp.horizon, False, info
+        return x, r, self._is_over(), False, info
 
     def render(self) -> Any:
         """Draw the path through the latent states.
@@ -190,6 +197,12 @@ class BlockMDPEnv(gymnasium.Env[Any, Any]):
         if not _can_render(self.render_mode, started=bool(self._path)):
             return None
         return _frame(self.render_mode, self.mdp, self._path, self._last)
+
+    def _is_over(self) -> bool:
+        """Whether the episode has ended."""
+        ends = self.mdp.ends
+        last = len(self._path) - 1 == self.mdp.horizon
+        return last or (ends is not None and bool(ends[self._path[-1]]))
 
     def _set_seed(self, seed: int) -> None:
         """Go to the start of a seed, before its first episode."""
@@ -264,8 +277,9 @@ def _advance(
         else:
             h, s, a = copies.level[i], copies.path[i, copies.level[i]], actions[i]
             level = h + 1
-            state = next_state(dynamics.model, h, s, a, e)
-            rewards[i] = sample_reward(dynamics.model, h, s, a, state, e)
+            j = draw_successor(dynamics.model, h, s, a, e)
+            state = successor(dynamics.states, h, s, a, j)
+            rewards[i] = sample_reward(dynamics.model, h, s, a, j, e)
         copies.level[i] = level
         copies.path[i, level] = state
         if per_episode:
@@ -395,7 +409,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         rewards : ndarray of shape (num_envs,)
             Rewards.
         terminated : ndarray of shape (num_envs,)
-            Whether an episode has reached level H.
+            Whether an episode has reached level H, or a state that ends it.
         truncated : ndarray of shape (num_envs,)
             Always False.
         info : dict
@@ -403,11 +417,11 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """
         if not self._seeded.all():
             raise ResetNeeded("call reset before the first step")
-        H, A = self.mdp.horizon, self.mdp.n_actions
+        A = self.mdp.n_actions
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
             raise ValueError(f"actions must be {self.num_envs} integers, got {actions!r}")
-        ended = self._copies.level == H
+        ended = self._ended()
         bad = ~ended & ((actions < 0) | (actions >= A))
         if bad.any():
             i = int(bad.argmax())
@@ -415,7 +429,7 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._actions = actions.astype(np.int64)
         x, info = self._move(np.ones(self.num_envs, np.bool_), fresh=ended)
         truncated = np.zeros(self.num_envs, np.bool_)
-        return x, self._rewards.copy(), self._copies.level == H, truncated, info
+        return x, self._rewards.copy(), self._ended(), truncated, info
 
     def render(self) -> Any:
         """Draw the path of each copy through the latent states.
@@ -433,6 +447,14 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             _frame(self.render_mode, self.mdp, path[: h + 1], (a, r) if h > 0 else None)
             for path, h, (a, r) in zip(paths, levels, steps)
         )
+
+    def _ended(self) -> NDArray[np.bool_]:
+        """Return which copies are at the end of an episode, (num_envs,)."""
+        copies, ends = self._copies, self.mdp.ends
+        over: NDArray[np.bool_] = copies.level == self.mdp.horizon
+        if ends is not None:
+            over |= ends[copies.path[np.arange(self.num_envs), copies.level]]
+        return over
 
     def _set_seed(self, i: int, seed: int | None) -> None:
         """Go to the start of a seed in copy i; without a seed, keep the present one if any."""
@@ -674,3 +696,67 @@ def mdp_of(env: gymnasium.Env[Any, Any]) -> BlockMDP | None:
     if type(env) is not BlockMDPEnv or env.observe != "observation" or limit < env.mdp.horizon:
         return None
     return env.mdp
+
+
+def horizon_of(env: gymnasium.Env[Any, Any]) -> int:
+    """Return the longest episode of an environment.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        Any environment.
+
+    Returns
+    -------
+    int
+        Horizon of its Block MDP, its `max_episode_steps` or its TimeLimit.
+
+    Raises
+    ------
+    ValueError
+        If it does not state it.
+    """
+    if isinstance(env.unwrapped, BlockMDPEnv):
+        return env.unwrapped.mdp.horizon
+    horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
+    if not horizon:
+        raise ValueError(
+            f"{env} does not state its longest episode: set horizon, or wrap the environment with "
+            "gymnasium.wrappers.TimeLimit"
+        )
+    return int(horizon)
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Return the smallest limit of the TimeLimit wrappers; None if there are none."""
+    limit: int | None = None
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            limit = min(limit or math.inf, env._max_episode_steps)  # type: ignore[assignment]
+        env = env.env
+    return limit
+
+
+def _to_gymnasium(
+    self: BlockMDP, *, observe: Observe = "observation", render_mode: str | None = None
+) -> BlockMDPEnv:
+    """Return the Gymnasium environment of this problem.
+
+    `from_gymnasium` is the inverse.
+
+    Parameters
+    ----------
+    observe : {"observation", "latent"}, default="observation"
+        Whether the agent sees observations or the latent states themselves.
+    render_mode : {"ansi", "rgb_array"} or None, default=None
+        How `render` draws the latent state.
+
+    Returns
+    -------
+    BlockMDPEnv
+        The environment.
+    """
+    return BlockMDPEnv(self, observe=observe, render_mode=render_mode)
+
+
+BlockMDP.to_gymnasium = _to_gymnasium  # here, because a problem does not know environments

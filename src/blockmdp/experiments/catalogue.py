@@ -47,7 +47,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "problem",
             "blockmdp.envs",
             "lock_bernoulli lock_gaussian comblock diabolical_lock exogenous_lock lock_digits "
-            "noisy_chain noisy_lock deep_sea river_swim random_block_mdp",
+            "noisy_chain noisy_lock deep_sea river_swim random_block_mdp from_gymnasium",
         ),
         ("agent", "blockmdp", "URL OnlineURL PCID Tabular"),
         (

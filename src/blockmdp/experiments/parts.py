@@ -61,7 +61,7 @@ def complete(kind: str, table: Any, place: str, trust: bool = True) -> Config:
         known = ", ".join(CATALOGUE.get(kind, {})) or "an import path such as package.module:name"
         raise StudyError(f"{place}.name: must name the {kind}: {known}")
     config: Config = {"name": name}
-    if not trust and is_foreign(kind, name):
+    if not trust and _is_foreign(kind, table):
         return config | {key: value for key, value in table.items() if key != "name"}
     maker = find(kind, name, f"{place}.name")
     if name not in CATALOGUE.get(kind, {}) and (source := source_digest(name, maker)):
@@ -112,9 +112,15 @@ def import_parts(kind: str, config: Mapping[str, Any]) -> None:
 
 def foreign(kind: str, config: Mapping[str, Any]) -> list[str]:
     """Return the names of the user's own parts in a table."""
-    own = [config["name"]] if is_foreign(kind, config["name"]) else []
+    own = [config["name"]] if _is_foreign(kind, config) else []
     below = (foreign(key, value) for key, value in config.items() if _is_part(value))
     return own + [name for names in below for name in names]
+
+
+def _is_foreign(kind: str, table: Mapping[str, Any]) -> bool:
+    """Whether a table names code of the user: as the part, or as the environment of a problem."""
+    names = [table["name"], *([table["env"]] if kind == "problem" and "env" in table else [])]
+    return any(is_foreign(kind, name) for name in names if isinstance(name, str))
 
 
 def takes_seed(config: Mapping[str, Any]) -> bool:

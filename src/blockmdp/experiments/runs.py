@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blockmdp import __version__
 from blockmdp.envs import mdp_of
@@ -234,21 +233,13 @@ def _decoding(agent: DecodingAgent) -> dict[str, Any]:
     if mdp is None or decoder is None:
         return {}
     C = measures.confusion(mdp, decoder, max(OBSERVATIONS // mdp.n_states, 10), agent.seed_)
-    reachable = _reachable(mdp)
+    reachable = mdp.reached()
     accuracy = measures.accuracy(C, reachable)
     labels = (C * reachable[:, :, None]).any(axis=1).sum(axis=1)
     return {
         "accuracy": float(accuracy.min()),
         "decoding": Decoding(labels, accuracy).to_bytes(),
     }
-
-
-def _reachable(mdp: BlockMDP) -> NDArray[np.bool_]:
-    """Return which states can be visited at each level, (H + 1, S), in time linear in H."""
-    levels = [mdp.initial > 0]
-    for step in mdp.transitions:
-        levels.append((step[levels[-1]] > 0).any(axis=(0, 1)))
-    return np.array(levels)
 
 
 def _threshold(solved: dict[str, Any], best: float | None) -> float | None:

@@ -7,7 +7,8 @@ the bonus is c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced t
 2002) with every action known after one visit.
 
 `plan` computes only entries that can have changed: those visited since the last planning, and those
-that lead to a state whose value has changed. The result is the same.
+that lead to a state whose value has changed. The result is the same. Sums go over the few next
+states that were seen, so that problems with thousands of states can be planned.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Tables(NamedTuple):
     changed: NDArray[np.bool_]  # (2, S), working memory of `plan`: whether values have changed
     c: float
     v_max: float
+    successors: NDArray[np.int32]  # (L, S, A, S), the next states seen, in increasing order
+    seen: NDArray[np.int32]  # (L, S, A), their number
 
 
 @inlined
@@ -53,10 +56,23 @@ def backup(tables, h, s, a):
     if n == 0:
         return tables.v_max
     total = tables.r[i, s, a]
-    for t in range(tables.m.shape[3]):
-        if tables.m[i, s, a, t] > 0:
-            total += tables.m[i, s, a, t] * tables.v[h + 1, t]
+    for j in range(tables.seen[i, s, a]):
+        t = tables.successors[i, s, a, j]
+        total += tables.m[i, s, a, t] * tables.v[h + 1, t]
     return min(tables.v_max, total / n + tables.c / math.sqrt(n))
+
+
+@inlined
+def count(tables, i, s, a, t):
+    """Add a transition to state t to the data of level i."""
+    if tables.m[i, s, a, t] == 0:
+        j = tables.seen[i, s, a]
+        while j > 0 and tables.successors[i, s, a, j - 1] > t:
+            tables.successors[i, s, a, j] = tables.successors[i, s, a, j - 1]
+            j -= 1
+        tables.successors[i, s, a, j] = t
+        tables.seen[i, s, a] += 1
+    tables.m[i, s, a, t] += 1
 
 
 @inlined
@@ -65,7 +81,7 @@ def update(tables, h, s, a, r, s_next):
     tables.n[i, s, a] += 1
     tables.r[i, s, a] += r
     if s_next >= 0:
-        tables.m[i, s, a, s_next] += 1
+        count(tables, i, s, a, s_next)
     tables.due[i, s, a] = True
     if len(tables.n) == 1 and tables.n[i, s, a] == 1:
         # else an action that leads nowhere would look new for the rest of the episode
@@ -92,8 +108,8 @@ def plan(tables, k, key):
             for a in range(A):
                 due = tables.due[i, s, a]
                 if anything and not due and tables.n[i, s, a] > 0:
-                    for t in range(S):
-                        due |= changed[below, t] and tables.m[i, s, a, t] > 0
+                    for j in range(tables.seen[i, s, a]):
+                        due |= changed[below, tables.successors[i, s, a, j]]
                 if due:
                     tables.due[i, s, a] = len(tables.n) == 1 and h > 0  # done at all levels
                     tables.q[h, s, a] = backup(tables, h, s, a)
@@ -164,6 +180,8 @@ class UCBVI(Learner):
             np.zeros((2, S), np.bool_),
             float(self.bonus),
             float(self.v_max),
+            np.zeros((L, S, A, S), np.int32),
+            np.zeros((L, S, A), np.int32),
         )
 
     act = staticmethod(act)

@@ -121,30 +121,36 @@ class BlockSimulator(Simulator):
         scores = getattr(policies[0].decoder, "scores", None) if len(policies) == n == 1 else None
         if isinstance(scores, BankScores) and keep_x:
             return self._play(policies[0].pi, scores, kind)
-        mdp, H, model = self.mdp, self.horizon, self.mdp.dynamics.model
+        mdp, H, ends = self.mdp, self.horizon, self.mdp.ends
         which = self._mixture(policies, n)
         e = rng.children(self.world_key, self.episodes, n)
         c = rng.children(self._policy_key, self.episodes, n)
         levels = H + 1 if levels is None else levels
-        x = np.empty((n, levels if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
-        actions, rewards = np.empty((n, H), np.int64), np.empty((n, H))
-        s = start(mdp.dynamics.initial, e)
+        x = np.zeros((n, levels if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
+        actions, rewards, lengths = np.zeros((n, H), np.int64), np.zeros((n, H)), np.full(n, H)
+        s, on = start(mdp.dynamics.initial, e), np.arange(n)  # on: episodes that are not over
         for h in range(H + 1):
+            xh = None
             if h < levels:
-                xh = self._tapes.sample(h, s)
+                xh = self._tapes.sample(h, s, on)
                 if keep_x:
-                    x[:, h] = xh
+                    x[on, h] = xh
             else:
                 self._tapes.skip(h, s)
+            if ends is not None:
+                lengths[on[ends[s]]], alive = h, ~ends[s]
+                s, on = s[alive], on[alive]
+                xh = None if xh is None else xh[alive]
             if h < H:
-                labels = np.zeros(n, np.int64)
-                if h < levels:
-                    labels = decode_rows(policies, which, h, xh, latent=s)
-                a = choose(_stack(policies, h, int(labels.max(initial=0)) + 1), which, labels, c, h)
-                actions[:, h] = a
-                s, rewards[:, h] = advance(model, h, s, a, e)
+                labels = np.zeros(len(on), np.int64)
+                if xh is not None:
+                    labels = decode_rows(policies, which[on], h, xh, latent=s)
+                pi = _stack(policies, h, int(labels.max(initial=0)) + 1)
+                a = choose(pi, which[on], labels, c[on], h)
+                actions[on, h] = a
+                s, rewards[on, h] = advance(mdp.dynamics, h, s, a, e[on])
         self.ledger[kind] += n
-        return Trajectories(x, actions, rewards, np.full(n, H))
+        return Trajectories(x, actions, rewards, lengths)
 
     def _play(self, pi: NDArray[np.float64], scores: BankScores, kind: str) -> Trajectories:
         """Draw one trajectory of a policy whose decoder consists of linear scores."""
@@ -153,10 +159,10 @@ class BlockSimulator(Simulator):
         if labels > pi.shape[1]:
             few, pi = pi, np.full((H, labels, self.n_actions), 1 / self.n_actions)
             pi[:, : few.shape[1]] = few
-        x = np.empty((1, H + 1, emission.dim), emission.dtype)
-        actions, rewards = np.empty((1, H), np.int64), np.empty((1, H))
+        x = np.zeros((1, H + 1, emission.dim), emission.dtype)
+        actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
         loop = play if self._compiled else interpreted(play)
-        loop(
+        length = loop(
             self.mdp.dynamics,
             self._tapes.observations(),
             scores,
@@ -166,7 +172,7 @@ class BlockSimulator(Simulator):
             *(x[0], actions[0], rewards[0]),
         )
         self.ledger[kind] += 1
-        return Trajectories(x, actions, rewards, np.full(1, H))
+        return Trajectories(x, actions, rewards, np.full(1, length))
 
     def use_observations(self, used: bool) -> None:
         """Raise ValueError for observations after episodes on latent states.

@@ -39,6 +39,7 @@ __all__ = [
     "exact_arithmetic",
     "kernel_of",
     "learn_many",
+    "problems_on_gpu",
     "shapes_of",
     "slots_of",
     "stacked",
@@ -129,7 +130,7 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
     problems = {id(simulator.mdp): simulator.mdp.dynamics for simulator in simulators}
     place = {name: p for p, name in enumerate(problems)}
     tables, sight = (stacked(all_of) for all_of in ([run.tables for run in runs], sights))
-    dynamics = Dynamics(*(cuda.to_device(np.stack(each)) for each in zip(*problems.values())))
+    dynamics = problems_on_gpu(list(problems.values()))
     k = np.array([run.k for run in runs])
     stop = k + [each.n for each in requests]
     facts = (
@@ -165,6 +166,12 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
     if see_by is not None:
         for simulator, visits in zip(simulators, np.moveaxis(sight.visits.copy_to_host(), -1, 0)):
             simulator.visits[...] = visits
+
+
+def problems_on_gpu(problems: Sequence[Dynamics]) -> Dynamics:
+    """Return the tables of problems on the GPU, one after the other."""
+    parts = [np.zeros(1) if each[0] is None else np.stack(each) for each in zip(*problems)]
+    return Dynamics(*map(cuda.to_device, parts))
 
 
 def slots_of(which: Any, problems: int, shapes: Any) -> tuple[Any, bool]:
@@ -270,22 +277,29 @@ def kernel(tables, sight, dynamics, slots, which, world, agent, offset, k, stop,
 """
 
 
+Shapes = tuple[tuple[tuple[int, ...], str] | None, ...]
+
+
 class Layout(NamedTuple):
     """What the source of a kernel depends on; the shape and the type of each array."""
 
-    tables: tuple[tuple[tuple[int, ...], str], ...]
-    sight: tuple[tuple[tuple[int, ...], str], ...]
-    dynamics: tuple[tuple[tuple[int, ...], str], ...]
+    tables: Shapes
+    sight: Shapes
+    dynamics: Shapes
     one_problem: bool  # whether all runs of a block have the same problem
 
 
-def shapes_of(parts: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((np.shape(part), np.asarray(part).dtype.str) for part in parts)
+def shapes_of(parts: Any) -> Shapes:
+    """Return the shape and the type of each array; None for what a problem does not have."""
+    return tuple(
+        None if part is None else (np.shape(part), np.asarray(part).dtype.str) for part in parts
+    )
 
 
-def _size(shapes: tuple[tuple[tuple[int, ...], str], ...]) -> int:
+def _size(shapes: Shapes) -> int:
     """Return the number of bytes of arrays."""
-    return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in shapes)
+    there = [each for each in shapes if each is not None]
+    return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in there)
 
 
 @functools.cache
@@ -303,11 +317,15 @@ def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any)
     own: dict[str, list[str]] = {"tables": [], "sight": [], "dynamics": []}
     small = _size(layout.tables) + _size(layout.sight) <= LOCAL
     for name, places in own.items():
-        for n, (shape, kind) in enumerate(getattr(layout, name)):
+        for n, each in enumerate(getattr(layout, name)):
+            if each is None:
+                places.append("None")
+                continue
+            shape, kind = each
             there, here = f"{name}[{n}]", f"{name}_{n}"
             scope[f"{here}_type"] = from_dtype(np.dtype(kind))
             at = ", ".join(f"x{axis}" for axis in range(len(shape)))
-            if name == "dynamics" and layout.one_problem:
+            if name == "dynamics" and layout.one_problem and shape:
                 take_problem.append(f"{here} = cuda.shared.array({shape}, {here}_type)")
                 take_problem += _loops(shape, f"{here}[{at}] = {there}[p, {at}]", shared=True)
                 places.append(here)

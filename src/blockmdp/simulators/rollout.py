@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.dynamics import Dynamics, first_state, next_state, sample_reward
+from blockmdp.dynamics import (
+    Dynamics,
+    draw_successor,
+    first_state,
+    is_end,
+    sample_reward,
+    successor,
+)
 from blockmdp.jit import jit
 from blockmdp.oracles.scores import BankScores, best_label, shape
 from blockmdp.rng import step, uniform
@@ -61,16 +68,17 @@ def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> In
 
 
 @jit
-def advance(model: Floats, h: int, s: Integers, a: Integers, e: Keys) -> tuple[Integers, Floats]:
-    """Draw the next states (n,) and the rewards (n,) of step h.
-
-    model: (H, S, A, S, 3), see `blockmdp.dynamics`. s, a, e: (n,).
-    """
+def advance(
+    dynamics: Dynamics, h: int, s: Integers, a: Integers, e: Keys
+) -> tuple[Integers, Floats]:
+    """Draw the next states (n,) and the rewards (n,) of step h. s, a, e: (n,)."""
+    model = dynamics.model
     t = np.empty(len(s), np.int64)
     r = np.empty(len(s))
-    for i in range(len(s)):
-        t[i] = next_state(model, h, s[i], a[i], e[i])
-        r[i] = sample_reward(model, h, s[i], a[i], t[i], e[i])
+    for n in range(len(s)):
+        i = draw_successor(model, h, s[n], a[n], e[n])
+        t[n] = successor(dynamics.states, h, s[n], a[n], i)
+        r[n] = sample_reward(model, h, s[n], a[n], i, e[n])
     return t, r
 
 
@@ -85,8 +93,8 @@ def play(
     x: NDArray[Any],
     actions: Integers,
     rewards: Floats,
-) -> None:
-    """Play one episode of a policy whose decoder consists of linear scores.
+) -> int:
+    """Play one episode of a policy whose decoder consists of linear scores; return its length.
 
     tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
     (H + 1, d), actions: (H,) and rewards: (H,) are filled in place.
@@ -97,16 +105,19 @@ def play(
     y = np.empty(d)
     s = first_state(dynamics.initial, e)
     for h in range(H + 1):
-        shown = tape.shift[h, s] + tape.visits[h, s]
+        shown = tape.shift[h, s] + (tape.visits[h, s] & tape.mask)
         tape.visits[h, s] += 1
         for j in range(d):
             x[h, j] = tape.shown[shown, j]
+        if is_end(dynamics.ends, s):
+            return h
         if h < H:
             g = min(h, len(scores.b) - 1)
             for j in range(d):
                 row[j] = x[h, j] - scores.centre[g, j]
             shape(scores, g, row, y)
             actions[h] = choose_one(pi[h], best_label(scores, g, y), c, h)
-            t = next_state(dynamics.model, h, s, actions[h], e)
-            rewards[h] = sample_reward(dynamics.model, h, s, actions[h], t, e)
-            s = t
+            i = draw_successor(dynamics.model, h, s, actions[h], e)
+            rewards[h] = sample_reward(dynamics.model, h, s, actions[h], i, e)
+            s = successor(dynamics.states, h, s, actions[h], i)
+    return H

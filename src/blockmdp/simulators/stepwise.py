@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,8 @@ import numpy as np
 
 from blockmdp import rng
 from blockmdp.decoders import Decoder
-from blockmdp.envs.gym import BlockMDPEnv, mdp_of
+from blockmdp.envs.gym import BlockMDPEnv, horizon_of, mdp_of
 from blockmdp.loop import choice_key
-from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy, with_labels
 from blockmdp.simulators.base import (
     LearnerRun,
@@ -48,7 +46,7 @@ class GymSimulator(Simulator):
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise ValueError(f"actions of {env} must be Discrete, got {env.action_space}")
         self.n_actions = int(env.action_space.n)
-        self.horizon = horizon or _horizon_of(env, self.mdp)
+        self.horizon = horizon or horizon_of(env)
         self.observation_shape = tuple(env.observation_space.shape or ())
         self._first_action = int(env.action_space.start)
         self._fresh = True
@@ -197,28 +195,3 @@ class _Seen:
 
     def observations(self) -> Observations:
         return Observations(np.array(self.levels, np.int64), np.array(self.x))
-
-
-def _horizon_of(env: gym.Env[Any, Any], mdp: BlockMDP | None) -> int:
-    """Return the longest episode of an environment; raise ValueError if it does not state it."""
-    if mdp is not None:
-        return mdp.horizon
-    if isinstance(env.unwrapped, BlockMDPEnv):  # inside a wrapper that changes it
-        return env.unwrapped.mdp.horizon
-    horizon = getattr(env.spec, "max_episode_steps", None) or _time_limit(env)
-    if not horizon:
-        raise ValueError(
-            f"{env} does not state its longest episode: set horizon in fit, or wrap the "
-            "environment with gymnasium.wrappers.TimeLimit"
-        )
-    return int(horizon)
-
-
-def _time_limit(env: gym.Env[Any, Any]) -> int | None:
-    """Return the smallest limit of the TimeLimit wrappers; None if there are none."""
-    limit: int | None = None
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            limit = min(limit or math.inf, env._max_episode_steps)  # type: ignore[assignment]
-        env = env.env
-    return limit

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from blockmdp import rng
 from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPVectorEnv
-from blockmdp.loop import choice_key
+from blockmdp.jit import interpreted
+from blockmdp.loop import choice_key, replay
 from blockmdp.policy import Policy, with_labels
+from blockmdp.rng import step
 from blockmdp.simulators.base import (
     LearnerRun,
     Simulator,
@@ -110,6 +112,7 @@ class VectorSimulator(Simulator):
             check_observations(self.env.single_observation_space, self.env)
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         first, learner = run.k, run.learner
+        teach = replay if learner.is_compiled() else interpreted(replay)
         levels: list[int] = []
         x: list[Any] = []
 
@@ -121,16 +124,18 @@ class VectorSimulator(Simulator):
         def act(episode: _Episode) -> int:
             self.grow(run, max(decoder.n_labels if decoder else 0, episode.labels[-1] + 1))
             k, h = first + episode.number, episode.level
-            key = choice_key(run.key, k, h)
+            key = np.uint64(step(episode.key, h))  # as `choice_key`, but faster
             return int(learner.act(run.tables, k, h, episode.labels[-1], key))
 
         def end(episode: _Episode) -> None:
             self.grow(run, max(episode.labels) + 1)
             k = first + episode.number
-            after = episode.labels[1:] if not episode.early else [*episode.labels[1:-1], -1]
-            steps = zip(episode.labels, episode.actions, episode.rewards, after)
-            for h, (s, a, r, s_next) in enumerate(steps):
-                learner.update(run.tables, h, s, a, r, s_next)
+            length = episode.level
+            H = length + 1 if episode.early else length  # `replay` tells the learner of the end
+            actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
+            actions[0, :length], rewards[0, :length] = episode.actions, episode.rewards
+            labels = np.array([episode.labels], np.int32)
+            teach(learner.update, run.tables, labels, actions, rewards, np.array([length]))
             learner.plan(run.tables, k, choice_key(run.key, k, self.horizon))
             run.returns[k] = sum(episode.rewards)
             if record:
@@ -160,6 +165,8 @@ class VectorSimulator(Simulator):
         def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
             labels = np.empty(len(x), np.int64)
             levels, latent = np.array([e.level for e in episodes]), info.get("latent_state")
+            if len(policies) == 1 and policies[0].decoder is not None:
+                return policies[0].decoder.decode(levels, x)
             for h in np.unique(levels):
                 rows = np.flatnonzero(levels == h)
                 follows = which[[max(episodes[int(i)].number, 0) for i in rows]]
@@ -230,12 +237,13 @@ class VectorSimulator(Simulator):
                 if not over[i] and episode.number >= 0:
                     actions[i] = act(episode)
             x, r, terminated, truncated, info = self.env.step(actions + self._first_action)
+            if not np.isfinite(r[~over]).all():
+                check_reward(r[~over & ~np.isfinite(r)][0], self.env)
             for i, episode in enumerate(episodes):
                 if over[i]:  # this step only resets the copy
                     episodes[i] = begin()
                 else:
                     episode.actions.append(int(actions[i]))
-                    check_reward(r[i], self.env)
                     episode.rewards.append(float(r[i]))
                     self._check_length(episode, terminated[i] or truncated[i])
                     episode.early = bool(terminated[i]) and episode.level < self.horizon
@@ -248,9 +256,10 @@ class VectorSimulator(Simulator):
 
     def _note(self, episodes: Sequence[_Episode], x: NDArray[Any], labels: Any) -> None:
         """Append observations and labels to the episodes."""
-        for i, episode in enumerate(episodes):
-            episode.labels.append(int(labels[i]))
-            episode.x.append(np.array(x[i]))
+        x = np.array(x)  # a copy: some environments reuse one array
+        for episode, label, row in zip(episodes, np.asarray(labels).tolist(), x):
+            episode.labels.append(label)
+            episode.x.append(row)
 
     def _check_length(self, episode: _Episode, over: bool) -> None:
         """Raise ValueError if an episode is longer than the horizon."""

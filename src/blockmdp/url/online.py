@@ -145,23 +145,32 @@ class OnlineURL(DecodingAgent):
         f.reserve(len(run.returns))
         while run.k < stop:  # 4
             pi = A.behaviour(run.tables, run.k)  # 5
-            episode = simulator.rollout([Policy(pi, f)], 1, "learn")  # 6
-            born, relabelled = f.learn(episode)
-            if born or relabelled or f.notes:
-                policy = Policy(pi, f.decoder()) if state.record else None
-                entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
-                state.history.append(Refit(*entry, math.nan, relabelled))
-            if relabelled:
-                simulator.restart(run, f.n_labels)
-            else:
-                simulator.grow(run, f.n_labels)
-            f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
-            A.plan(run.tables, run.k, choice_key(run.key, run.k, simulator.horizon))
-            run.returns[run.k] = episode.returns[0]
-            state.trajectories[run.k] = simulator.episodes
-            run.k += 1
-            if simulator.is_due(run):
-                simulator.keep(run, f.decoder())
+            n = min(simulator.at_once, stop - run.k)  # one episode for each copy
+            drawn = simulator.rollout([Policy(pi, f)], n, "learn")  # 6
+            for i in range(n):
+                self._learn_from(drawn[i : i + 1], pi, simulator, state)
+
+    def _learn_from(
+        self, episode: Trajectories, pi: NDArray[np.float64], simulator: Simulator, state: _State
+    ) -> None:
+        """Learn from one episode, in which the policy pi was followed."""
+        run, f, A = state.run, state.f, state.run.learner
+        born, relabelled = f.learn(episode)
+        if born or relabelled or f.notes:
+            policy = Policy(pi, f.decoder()) if state.record else None
+            entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
+            state.history.append(Refit(*entry, math.nan, relabelled))
+        if relabelled:
+            simulator.restart(run, f.n_labels)
+        else:
+            simulator.grow(run, f.n_labels)
+        f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
+        A.plan(run.tables, run.k, choice_key(run.key, run.k, simulator.horizon))
+        run.returns[run.k] = episode.returns[0]
+        state.trajectories[run.k] = simulator.episodes
+        run.k += 1
+        if simulator.is_due(run):
+            simulator.keep(run, f.decoder())
 
     def _end(self, simulator: Simulator, state: _State) -> None:
         run, history = state.run, state.history

@@ -8,9 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from blockmdp.checks import check_integer, warn
 from blockmdp.learners import Learner
@@ -214,11 +211,10 @@ def _problems(theory: Theory, mdp: BlockMDP) -> Iterator[str]:
             f"{mdp.name} has {reachable} states at a level, but n_states={theory.n_states} (|S| in "
             "Section 2)"
         )
-    rewards: Any = mdp.rewards[np.broadcast_to(mdp.transitions > 0, mdp.rewards.shape)]
-    if rewards.min() < 0 or rewards.max() > 1:
+    low, high = mdp.reward_range()
+    if low < 0 or high > 1:
         yield (
-            f"rewards of {mdp.name} lie in [{rewards.min():g}, {rewards.max():g}], but must lie in "
-            "[0, 1] (Section 2)"
+            f"rewards of {mdp.name} lie in [{low:g}, {high:g}], but must lie in [0, 1] (Section 2)"
         )
 
 

@@ -52,7 +52,7 @@ def run(horizon, rates, bonuses, seeds, episodes):
     slots, one_problem = gpu.slots_of(which, seeds, gpu.shapes_of(problems[0].dynamics))
     shapes = gpu.shapes_of(one), gpu.shapes_of(sight), gpu.shapes_of(problems[0].dynamics)
     functions = (A.act, A.update, A.plan)
-    kernel = gpu.kernel_of(functions, type(one), gpu.Layout(*shapes, one_problem), None)
+    kernel = gpu.kernel_of(functions, type(one), gpu.Layout(*shapes, horizon, one_problem), None)
     keys = [np.array([f(seed) for seed in range(seeds)], np.uint64)[which]
             for f in (streams.world, streams.agent)]  # fmt: skip
     none = np.zeros(n, np.int64)

@@ -134,7 +134,7 @@ def test_a_black_box_is_explored_stepwise():
     env = gym.wrappers.TransformReward(
         gym.make("blockmdp/LockBernoulli-v0", horizon=3, switch=0.0), lambda r: 2 * r
     )
-    agent = bm.PCID(n=150).fit(env, episodes=200, seed=0, horizon=3)
+    agent = bm.PCID(n=300).fit(env, episodes=200, seed=0, horizon=3)
     assert agent.returns_.mean() > 0.8
     with pytest.raises(ValueError, match="black box"):
         agent.value()

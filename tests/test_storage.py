@@ -133,7 +133,7 @@ def test_environments_do_not_know_how_a_problem_is_stored(both):
 @given(stored())
 def test_states_are_reached_where_reachability_is_positive(both):
     for m in both:
-        assert np.array_equal(list(m._reached()), m.reachability() > 0)
+        assert np.array_equal(list(m.reached()), m.reachability() > 0)
 
 
 def test_states_that_look_the_same_make_no_block_mdp():

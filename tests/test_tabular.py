@@ -163,7 +163,7 @@ def test_an_environment_that_hides_its_latent_state_cannot_be_learnt_on_it():
 
 
 def test_an_environment_without_a_bound_on_its_episodes_is_refused():
-    with pytest.raises(ValueError, match="does not state its longest episode: set horizon in fit"):
+    with pytest.raises(ValueError, match="does not state its longest episode: set horizon"):
         Tabular(on="observation").fit(Corridor(), 10)
 
 

@@ -79,7 +79,7 @@ def from_gymnasium(
     >>> m
     <FrozenLake: horizon 100, 16 states, 4 actions, <Fixed: 16 states in 1 dimensions>>
     >>> round(m.optimal_value(), 4)
-    0.744
+    0.7442
     """
     env = _made(env, options)
     known = mdp_of(env)

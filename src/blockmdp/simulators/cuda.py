@@ -145,7 +145,9 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
     A, own = runs[0].learner, runs[0].tables
     cls: Any = type(own)
     shapes = (shapes_of(own), shapes_of(sights[0]), shapes_of(simulators[0].mdp.dynamics))
-    kernel = kernel_of((A.act, A.update, A.plan), cls, Layout(*shapes, one_problem), see_by)
+    kernel = kernel_of(
+        (A.act, A.update, A.plan), cls, Layout(*shapes, simulators[0].horizon, one_problem), see_by
+    )
     while (k < stop).any():
         end = np.array([_next_stop(*each) for each in zip(simulators, k.tolist(), stop.tolist())])
         limits = [cuda.to_device(each) for each in (k, end)]
@@ -258,7 +260,7 @@ def _kind(request: Request, sight: Sight, see_by: Any) -> tuple[Any, ...]:
     """Return what all runs of a kernel have in common."""
     A, tables = request.run.learner, request.run.tables
     shapes = shapes_of((*tables, *sight, *request.simulator.mdp.dynamics))
-    return A.act, A.update, A.plan, type(tables), shapes, see_by
+    return A.act, A.update, A.plan, type(tables), shapes, request.simulator.horizon, see_by
 
 
 # --- the kernel -----------------------------------------------------------------------------------
@@ -286,6 +288,7 @@ class Layout(NamedTuple):
     tables: Shapes
     sight: Shapes
     dynamics: Shapes
+    horizon: int
     one_problem: bool  # whether all runs of a block have the same problem
 
 
@@ -322,10 +325,13 @@ def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any)
                 places.append("None")
                 continue
             shape, kind = each
+            if name == "dynamics" and not shape:
+                places.append(str(layout.horizon))
+                continue
             there, here = f"{name}[{n}]", f"{name}_{n}"
             scope[f"{here}_type"] = from_dtype(np.dtype(kind))
             at = ", ".join(f"x{axis}" for axis in range(len(shape)))
-            if name == "dynamics" and layout.one_problem and shape:
+            if name == "dynamics" and layout.one_problem:
                 take_problem.append(f"{here} = cuda.shared.array({shape}, {here}_type)")
                 take_problem += _loops(shape, f"{here}[{at}] = {there}[p, {at}]", shared=True)
                 places.append(here)
@@ -351,7 +357,7 @@ def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any)
         sight=f"Sight({', '.join(own['sight'])})",
     )
     exec(source, scope)
-    return cuda.jit(**OPTIONS)(scope["kernel"])
+    return cuda.jit(scope["kernel"], **OPTIONS)
 
 
 def _loops(shape: tuple[int, ...], body: str, *, shared: bool = False) -> list[str]:
@@ -419,11 +425,20 @@ def _most_probable(sight, g, y):
 
 @contextlib.contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Compile without fused multiply-adds, which would round differently than a CPU does."""
-    compile_ir: Any = getattr(nvvm, "compile_ir", None)
-    if callable(compile_ir):  # not in the simulator
-        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+    """Compile without fused multiply-adds, which would round differently than a CPU does.
+
+    Tables of constants, which random numbers are looked up in, go to global memory: threads that
+    read different places of constant memory would have to wait for each other.
+    """
+    kept: dict[str, Any] = {}
+    if callable(getattr(nvvm, "compile_ir", None)):  # not in the simulator
+        changed = {
+            "compile_ir": functools.partial(nvvm.compile_ir, fma=False),
+            "ADDRSPACE_CONSTANT": nvvm.ADDRSPACE_GLOBAL,
+        }
+        kept = {name: getattr(nvvm, name) for name in changed}
+        vars(nvvm).update(changed)
     try:
         yield
     finally:
-        nvvm.compile_ir = compile_ir
+        vars(nvvm).update(kept)

@@ -509,7 +509,7 @@ class GaussianMixture(_Mixture):
         -------
         tuple of ndarray, or None
             W (n_components, d, d), m (n_components, d) and c (n_components,): the label of x is
-            the k with the largest c[k] - |W[k] (x - m[k])|^2 / 2. None if linear scores do.
+            the k with the largest `c[k] - |W[k] (x - m[k])|^2 / 2`. None if linear scores do.
         """
         check_is_fitted(self)
         if self.covariance_type == "tied":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import sys
 import threading
 from typing import ClassVar
@@ -365,3 +366,46 @@ def test_fixed_observations_have_no_noise():
     for bad in (["a"], [np.nan], 3.0, [], [[1], [2, 3]]):
         with pytest.raises(ValueError, match=r"Fixed|inhomogeneous"):
             bm.Fixed(bad)
+
+
+class OwnGenerator(gym.Env):
+    """Pays with probability 1/2, by a generator of its own."""
+
+    observation_space = gym.spaces.Discrete(3)
+    action_space = gym.spaces.Discrete(1)
+
+    def __init__(self, make):
+        self.make = make
+
+    def reset(self, *, seed=None, options=None):
+        self.own = self.make(seed)
+        return 0, {}
+
+    def step(self, action):
+        win = self.own.random() < 0.5
+        return 1 + int(win), float(win), True, False, {}
+
+
+@pytest.mark.parametrize("make", [random.Random, np.random.default_rng, np.random.RandomState])
+def test_an_environment_with_its_own_generator_is_random(make):
+    value = bm.tabulate(OwnGenerator(make), horizon=1, draws=400).optimal_value()
+    assert value == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ((-0.5, 0, 5.0, False), "has the probability -0.5"),
+        ((float("nan"), 0, 5.0, False), "has the probability nan"),
+        ((0.0, 0, float("inf"), False), "reward inf"),
+        ((0.0, 9, 0.0, True), "next state 9, but there are 2 states"),
+    ],
+)
+def test_an_impossible_table_is_refused(row, words):
+    env = gym.make("FrozenLake-v1").unwrapped
+    env.P = {s: {0: [(1.0, 1, 1.0, True)]} for s in range(2)}
+    env.P[0][0].append(row)
+    env.action_space, env.initial_state_distrib = gym.spaces.Discrete(1), np.array([1.0, 0.0])
+    env.observation_space = gym.spaces.Discrete(2)
+    with pytest.raises(ValueError, match=words):
+        bm.from_gymnasium(env, horizon=3)

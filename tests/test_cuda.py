@@ -77,6 +77,26 @@ def test_lists_are_aligned():
         bm.fit_many(agents, m, 30, seeds=0, engine="gpu")
 
 
+class Broken(bm.Tabular):
+    """Fails at once."""
+
+    def _begin(self, simulator, episodes, record):
+        raise RuntimeError("boom")
+
+
+def test_a_failed_fit_is_named_and_ends_the_others():
+    agents = [bm.Tabular(), Broken(), *[bm.Tabular() for _ in range(20)]]
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        bm.fit_many(agents, lock(0), 200, seeds=0, engine="compiled")
+    assert caught.value.__notes__ == ["this happened in fit 1 of fit_many, counted from 0"]
+
+
+def test_nothing_to_fit_is_an_empty_list_and_any_iterable_will_do():
+    assert bm.fit_many(bm.Tabular(), [], 10, []) == []
+    fits = bm.fit_many(bm.Tabular(), (lock(s) for s in range(2)), 10, np.arange(2))
+    assert [fit.seed_ for fit in fits] == [0, 1]
+
+
 @pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_cuda_is_one_clear_error():
     with pytest.raises(ValueError, match=r"engine='cuda' cannot be used: no NVIDIA GPU was found"):

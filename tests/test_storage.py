@@ -133,7 +133,9 @@ def test_environments_do_not_know_how_a_problem_is_stored(both):
 @given(stored())
 def test_states_are_reached_where_reachability_is_positive(both):
     for m in both:
-        assert np.array_equal(list(m.reached()), m.reachability() > 0)
+        live = slice(None) if m.ends is None else ~m.ends
+        assert np.array_equal(m.reached()[:, live], m.reachability()[:, live] > 0)
+        assert not (m.reached() & (m.reachability() == 0)).any()
 
 
 def test_states_that_look_the_same_make_no_block_mdp():
@@ -307,3 +309,11 @@ def test_a_large_problem_takes_little_memory():
         assert sum(np.asarray(a).nbytes for a in learner.tables(H, S, A, 10)) < 4e6
     agent = bm.Tabular(bm.QLearning(stationary=True)).fit(m, 3)
     assert 0 <= agent.value() <= m.optimal_value() <= H
+
+
+def test_an_end_is_seen_only_where_it_can_be_entered():
+    m = corridor()
+    assert m.reached()[:, 3].tolist() == [h >= 3 for h in range(10)]  # one may wait before
+    fixed = bm.BlockMDP([1, 0], [[[0, 1]], [[0, 1]]], [0, 0], emission=bm.OneHotBernoulli(2, 1),
+                     horizon=4, ends=[False, True])  # fmt: skip
+    assert fixed.reached()[:, 1].tolist() == [False, True, False, False, False]

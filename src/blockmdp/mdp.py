@@ -442,7 +442,9 @@ class BlockMDP:
         return True
 
     def reached(self) -> NDArray[np.bool_]:
-        """Return which states can be reached; `reachability` also says how likely that is.
+        """Return which states can be seen at each level; `reachability` says how likely that is.
+
+        A state that ends an episode counts only at the levels at which it can be entered.
 
         Returns
         -------
@@ -453,7 +455,8 @@ class BlockMDP:
         levels = [there := self.initial > 0]
         for h in range(self.horizon):
             i = h if len(P) > 1 else 0
-            places = np.nonzero((P[i] > 0) & there[:, None, None])
+            goes_on = there if self.ends is None else there & ~self.ends
+            places = np.nonzero((P[i] > 0) & goes_on[:, None, None])
             there = np.zeros(self.n_states, np.bool_)
             there[places[2] if states is None else states[i][places]] = True
             levels.append(there)

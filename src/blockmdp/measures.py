@@ -327,12 +327,16 @@ def accuracy(
     weight = np.ones(C.shape[:2]) if reachable is None else reachable.astype(np.float64)
     weighted = C * weight[:, :, None]
     right = np.arange(S)[:, None] == weighted.argmax(axis=1)[:, None, :]
-    shares = (weighted * right).sum(axis=(1, 2)) / weight.sum(axis=1)
+    total = weight.sum(axis=1)
+    shares = (weighted * right).sum(axis=(1, 2)) / np.maximum(total, 1.0)
+    shares[total == 0] = 1.0  # there is nothing to tell apart
     return np.asarray(np.minimum(shares, 1.0), np.float64)  # sums have rounding errors
 
 
 def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
     """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
+    if not mdp.emission.has_noise:
+        samples = 1
     if samples is None:
         samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
     return np.concatenate([mdp.sample(level, s, samples, seed) for s in range(mdp.n_states)])

@@ -466,7 +466,7 @@ class DecodingAgent(Agent):
         ndarray of shape (H + 1,)
             Between 0 and 1; see `blockmdp.measures.accuracy`.
         """
-        reachable = self._known("accuracy").reachability() > 0
+        reachable = self._known("accuracy").reached()
         return measures.accuracy(self.confusion(samples), reachable)
 
 

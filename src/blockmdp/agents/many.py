@@ -6,7 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, Literal, TypeVar
 
 from blockmdp.agents.base import Agent
@@ -81,7 +81,7 @@ def fit_many(
                 pool.submit(one.fit, mdp, episodes, seed, **options)
                 for one, mdp, seed in zip(agents, mdps, numbers)
             ]
-            return [fit.result() for fit in fits]
+            return _results(fits)
         simulators = [
             one._simulator(mdp, seed, "compiled", None, record)
             for one, mdp, seed in zip(agents, mdps, numbers)
@@ -90,15 +90,31 @@ def fit_many(
     return agents
 
 
+def _results(fits: Sequence[Future[A]]) -> list[A]:
+    """Return the results of fits; if one fails, or Ctrl-C comes, the others are not begun."""
+    try:
+        wait(fits, return_when=FIRST_EXCEPTION)
+        for i, fit in enumerate(fits):
+            if fit.done() and (error := fit.exception()) is not None:
+                error.add_note(f"this happened in fit {i} of fit_many, counted from 0")
+                raise error
+        return [fit.result() for fit in fits]
+    finally:
+        for fit in fits:
+            fit.cancel()
+
+
 def _aligned(agent: Any, problems: Any, seeds: Any) -> tuple[list[Any], ...]:
     """Return agents, problems and seeds as lists of the same length."""
     agents = [agent] if isinstance(agent, Agent) else list(agent)
-    mdps = list(problems) if isinstance(problems, list | tuple) else [problems]
+    single = not hasattr(problems, "__iter__") or isinstance(problems, str)
+    mdps: list[Any] = [problems] if single else list(problems)
     mdps = [each if isinstance(each, BlockMDP) else mdp_of(each) for each in mdps]
     numbers = [seeds] if not hasattr(seeds, "__iter__") else list(seeds)
     if not all(isinstance(each, Agent) for each in agents) or None in mdps:
         raise ValueError("fit_many needs agents of blockmdp, and a BlockMDP for each of them")
-    n = max(map(len, (agents, mdps, numbers)))
+    lengths = {len(each) for each in (agents, mdps, numbers)}
+    n = 0 if lengths <= {0, 1} and 0 in lengths else max(lengths)
     for name, each in (("agent", agents), ("problems", mdps), ("seeds", numbers)):
         if len(each) not in (1, n):
             raise ValueError(f"fit_many: {name} has {len(each)} entries, but another list has {n}")

@@ -7,6 +7,9 @@ environment with few states by trying every action in every state.
 from __future__ import annotations
 
 import copy
+import itertools
+import math
+import random
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -86,6 +89,7 @@ def from_gymnasium(
     if known is not None and emission is None and horizon in (None, known.horizon):
         return known
     table, n_actions = _table(env)
+    _check_table(table, n_actions, env)
     horizon = horizon_of(env) if horizon is None else check_integer("horizon", horizon, 1)
     initial = _initial(env, len(table))
     ends = _ends(table, np.flatnonzero(initial))
@@ -111,6 +115,19 @@ def from_gymnasium(
         horizon=horizon,
         ends=np.isin(np.arange(S), list(absorbing)),
     )
+
+
+def _check_table(table: Any, n_actions: int, env: Any) -> None:
+    """Raise ValueError for a probability or a next state that cannot be."""
+    for s, a in itertools.product(range(len(table)), range(n_actions)):
+        for p, t, r, _ in table[s][a]:
+            if not (0 <= p <= 1 + 1e-9 and math.isfinite(r)):
+                what = f"probability {p} and reward {r}"
+            elif not 0 <= t < len(table):
+                what = f"next state {t}, but there are {len(table)} states"
+            else:
+                continue
+            raise ValueError(f"P of {env}: action {a} in state {s} has the {what}")
 
 
 def tabulate(
@@ -349,6 +366,22 @@ def _ends(table: Any, starts: Iterable[int]) -> dict[int, int]:
 
 
 # --- the search -----------------------------------------------------------------------------------
+def _reseed(env: Any, numbers: tuple[int, ...]) -> None:
+    """Give an environment, and what it wraps, new random numbers."""
+    env.unwrapped.np_random = np.random.default_rng(numbers)
+    layers = [env]
+    while layers[-1] is not env.unwrapped:
+        layers.append(layers[-1].env)
+    for layer in layers:
+        for name, value in list(vars(layer).items()):
+            if isinstance(value, np.random.Generator) and name != "_np_random":
+                setattr(layer, name, np.random.default_rng((*numbers, 1)))
+            elif isinstance(value, np.random.RandomState):
+                value.seed([*numbers, 1])
+            elif isinstance(value, random.Random):
+                value.seed(repr(numbers))
+
+
 class _Search:
     """The states of an environment that were found so far.
 
@@ -383,7 +416,7 @@ class _Search:
         for i in range(draws or 2):
             env = self._at(s)
             if i > 0 or draws is not None:  # the first step of deterministic ones is as it comes
-                env.unwrapped.np_random = np.random.default_rng((s, a, i))
+                _reseed(env, (s, a, i))
             x, r, terminated, _, _ = env.step(a)
             seen[self._number(env, x, ended=bool(terminated)), float(r)] += 1
         if draws is None and len(seen) > 1:

@@ -235,7 +235,7 @@ def _decoding(agent: DecodingAgent) -> dict[str, Any]:
     C = measures.confusion(mdp, decoder, max(OBSERVATIONS // mdp.n_states, 10), agent.seed_)
     reachable = mdp.reached()
     accuracy = measures.accuracy(C, reachable)
-    labels = (C * reachable[:, :, None]).any(axis=1).sum(axis=1)
+    labels = np.maximum((C * reachable[:, :, None]).any(axis=1).sum(axis=1), 1)
     return {
         "accuracy": float(accuracy.min()),
         "decoding": Decoding(labels, accuracy).to_bytes(),

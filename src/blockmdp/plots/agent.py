@@ -82,7 +82,7 @@ def plot_agent(agent: FittedAgent, *, level: int | None = None) -> Figure:
     trainings = _Trainings.of(refits) if refits else None
     inside, decoders, policies = None, None, None
     if mdp is not None and isinstance(decoder, FittedDecoder):
-        inside = _Inside(mdp, confusion(mdp, decoder, seed=agent.seed_), mdp.reachability() > 0)
+        inside = _Inside(mdp, confusion(mdp, decoder, seed=agent.seed_), mdp.reached())
     if mdp is not None:
         decoders = _Measured.decoders(mdp, refits, agent.seed_)
         policies = _Measured.policies(mdp, agent.snapshots_, agent.seed_)
@@ -164,7 +164,7 @@ class _Measured:
         if not kept:
             return None
         at = np.linspace(0, len(kept) - 1, min(len(kept), _FEW)).round().astype(int).tolist()
-        reachable = mdp.reachability() > 0
+        reachable = mdp.reached()
         y = [accuracy(confusion(mdp, kept[i][1], None, seed), reachable).min() for i in at]
         return cls(np.array([kept[i][0] for i in at], np.float64), np.array(y))
 

@@ -181,7 +181,7 @@ def pcid(H: int, naive_episodes: int, fast_episodes: int) -> Row:
 
 
 def pcid_exploring(H: int) -> Row:
-    """Return the row of PCID's exploration, which is the same for both."""
+    """Return the row of PCID's exploration."""
 
     def slow(seed: int) -> None:
         env = naive.LockBernoulli(H, SWITCH, seed=seed)

@@ -91,7 +91,7 @@ def test_episodes_have_the_law_of_the_environment(id):
 
 
 class Table(gym.Env):
-    """A tabular environment of one's own: action 0 ends in state 0 or goes on there."""
+    """An environment that consists of a table `P`."""
 
     def __init__(self, table, initial=None, starts=(0,)):
         self.P, self.starts = table, starts

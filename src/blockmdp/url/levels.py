@@ -12,7 +12,7 @@ from blockmdp.checks import check_finite
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.trajectories import Observations
 
-__all__ = ["cluster_by_level", "look_alike"]
+__all__ = ["cluster_by_level", "compare", "look_alike"]
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def look_alike(data: Observations, labels: NDArray[np.int64]) -> bool | None:
     pairs = []
     for one, other in itertools.pairwise(levels):
         n = sum(map(len, one))
-        large = [_compare(rows, other) for rows in one if other and len(rows) >= LARGE * n]
+        large = [compare(rows, other) for rows in one if other and len(rows) >= LARGE * n]
         if large:
             pairs.append(min(large, key=_misfit))
     if not pairs:
@@ -91,7 +91,7 @@ def _misfit(fit: tuple[Array, Array]) -> float:
     return float(gap.mean() / distance.mean())
 
 
-def _compare(rows: Array, others: list[Array]) -> tuple[Array, Array]:
+def compare(rows: Array, others: list[Array]) -> tuple[Array, Array]:
     """Return by how much rows are farther from the closest mean of others than from their own, and
     how far they are from their own.
     """

@@ -15,8 +15,8 @@ from blockmdp.url.levels import (
     FEWEST,
     LARGE,
     MAX_NUMBER,
-    _compare,
     cluster_by_level,
+    compare,
     look_alike,
 )
 
@@ -98,8 +98,8 @@ def _have_common(one: list[Array], other: list[Array], labels: list[Array]) -> b
     n = sum(map(len, one))
     for a, b, label in zip(one, other, labels):
         if len(a) >= max(FEWEST, LARGE * n) and len(b) >= FEWEST:
-            gap, distance = _compare(a, [b])
-            noise = _compare(label, [label])[1].mean()
+            gap, distance = compare(a, [b])
+            noise = compare(label, [label])[1].mean()
             if gap.mean() <= CLEARLY * distance.mean() and distance.mean() <= TIGHT * noise:
                 return True
     return False

@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 from numba import cuda
+from sklearn.cluster import KMeans
 
 import blockmdp as bm
 from blockmdp.simulators import BlockSimulator
@@ -65,16 +66,16 @@ def main() -> None:
     latent = [bm.lock_bernoulli(horizon=20, switch=0.2, seed=seed) for seed in range(50)]
     learn("OracleQ-lat, H = 20", [latent[s % 50] for s in seeds], [None] * len(seeds), seeds)
     seen = [bm.lock_gaussian(horizon=20, sigma=0.1, switch=0.2, seed=seed) for seed in range(50)]
-    url = bm.URL(bm.oracles.pca_kmeans(), bm.OracleQ(), batch=300)
+    url = bm.URL(KMeans(3, n_init=10), bm.OracleQ(), batch=3000)
     decoder = url.fit(seen[0], 10).decoder_
     learn("URL with k-means, H = 20", [seen[s % 50] for s in seeds], [decoder] * len(seeds), seeds)
     locks = [(bm.lock_bernoulli, {})] + [(bm.lock_gaussian, {"sigma": s}) for s in (0.1, 0.2)]
     problems, decoders = [], []
-    for (lock, options), horizon, switch in product(locks, (5, 10, 20), (0.0, 0.2, 0.5)):
-        panel = [lock(horizon=horizon, switch=switch, seed=s, **options) for s in range(50)]
-        url = bm.URL(bm.oracles.AutoOracle(), bm.OracleQ()).fit(panel[0], 10)
-        problems += panel
-        decoders += [url.decoder_] * 50
+    for (lock, options), horizon in product(locks, (5, 10, 20)):
+        url = bm.URL(learner=bm.OracleQ()).fit(lock(horizon=horizon, seed=0, **options), 10)
+        for switch in (0.0, 0.2, 0.5):
+            problems += [lock(horizon=horizon, switch=switch, seed=s, **options) for s in range(50)]
+            decoders += [url.decoder_] * 50
     fifty = list(range(50)) * 27
     learn("27 panels, latent states", problems, [None] * len(problems), fifty)
     learn("27 panels, URL untuned", problems, decoders, fifty)

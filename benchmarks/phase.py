@@ -45,7 +45,7 @@ def run(horizon, rates, bonuses, seeds, episodes):
     problems = [bm.lock_bernoulli(horizon=horizon, switch=0.2, seed=seed) for seed in range(seeds)]
     A = bm.OracleQ()
     one = A.tables(horizon, problems[0].n_states, problems[0].n_actions, episodes)
-    sight = gpu.Sight(np.uint64(0), *np.zeros((6, 1)))
+    sight = gpu.Sight(np.uint64(0), *np.zeros((8, 1)))
     # seeds first, so that the runs of a block share a problem
     at = np.indices((seeds, min(RATES, len(rates)), len(bonuses))).reshape(3, -1)
     which, n = at[0], at.shape[1]
@@ -65,7 +65,7 @@ def run(horizon, rates, bonuses, seeds, episodes):
         tables = type(one)(*tables)._replace(alpha=rates[first:][at[1]], c=bonuses[at[2]])
         tables = type(one)(*(cuda.to_device(np.ascontiguousarray(a)) for a in tables))
         with gpu.exact_arithmetic():
-            kernel[len(slots) // gpu.THREADS, gpu.THREADS](tables, seen, there, *facts, returns)
+            kernel[slots.shape](tables, seen, there, *facts, returns)
         first_solved[-(-n // 128), 128](returns, WINDOW, 0.8 * problems[0].optimal_value(), solved)
         parts.append(solved.copy_to_host().reshape(seeds, -1, len(bonuses)))
     return np.concatenate(parts, axis=1).transpose(1, 2, 0)

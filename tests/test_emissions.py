@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -22,6 +23,7 @@ from blockmdp.emissions import (
     OneHotBernoulli,
     OneHotGaussian,
     PerLevel,
+    StateAndLevel,
 )
 from blockmdp.mdp import BlockMDP
 
@@ -86,6 +88,7 @@ EMISSIONS = {
     "Linear, transposed": Linear(Shifted(3, 9), rotation(9).T),
     "Linear, column by column": Linear(ColumnByColumn(3, 9), rotation(9)),
     "Linear of Linear": Linear(Linear(Shifted(3, 7), rotation(7, 1)), rotation(7, 2)),
+    "StateAndLevel": StateAndLevel(3, 4, 0.1, noisy=5),
     "PerLevel": PerLevel([OneHotBernoulli(3, 5), OneHotGaussian(3, 5, 0.1), Louder(3, 8)]),
     "Linear of PerLevel": Linear(
         PerLevel([OneHotGaussian(3, 5, 0.1 * h) for h in range(3)]), rotation(8)
@@ -148,6 +151,24 @@ def test_a_stationary_emission_ignores_the_level_and_others_do_not():
         states = all_states(emission, 30)
         x, y = (sample(emission, states, level=level) for level in (1, 2))
         assert np.array_equal(x, y) == emission.stationary, name
+
+
+@pytest.mark.parametrize("name", [n for n, e in EMISSIONS.items() if e.drawing() is not None])
+def test_coordinates_drawn_one_by_one_are_those_of_a_sample_and_bounded(name: str) -> None:
+    emission = EMISSIONS[name]
+    drawing = emission.drawing()
+    assert drawing is not None
+    states = all_states(emission, 60)
+    keys = rng.children(rng.root(3), 0, len(states))
+    draw = functools.partial(drawing.value, drawing.constants, 1)
+    dim = range(len(drawing.largest))
+    y = np.array([[draw(s, key, j) for j in dim] for s, key in zip(states, keys)])
+    x = emission.sample(1, states, keys)
+    if drawing.matrix is None:
+        assert np.array_equal(y, x)
+    else:
+        assert np.allclose(y @ drawing.matrix.T, x)
+    assert (np.abs(y) <= drawing.largest).all()
 
 
 def test_a_repr_names_the_class():

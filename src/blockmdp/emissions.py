@@ -38,27 +38,26 @@ class Drawing(NamedTuple):
 
     Parameters
     ----------
-    fill : function
-        `fill(y, constants, level, state, key)` writes y; a compiled scalar function.
+    value : function
+        `value(constants, level, state, key, j)` returns y[j]; a compiled scalar function.
     constants : tuple of float
         Numbers that it needs.
-    dim : int
-        Length of y.
+    largest : ndarray of shape (dim,)
+        Bound of each `|y[j]|`. A loop need not draw what cannot change the label.
     matrix : ndarray of shape (emission.dim, dim) or None, default=None
         None if x is y.
 
     Examples
     --------
     >>> drawing = OneHotBernoulli(3, 5).drawing()
-    >>> y, key = np.empty(drawing.dim), rng.key(rng.root(0), 0)
-    >>> drawing.fill(y, drawing.constants, 0, 2, key)
-    >>> y.astype(int)
-    array([0, 0, 1, 1, 0, 0, 1, 0])
+    >>> key = rng.key(rng.root(0), 0)
+    >>> [int(drawing.value(drawing.constants, 0, 2, key, j)) for j in range(8)]
+    [0, 0, 1, 1, 0, 0, 1, 0]
     """
 
-    fill: Callable[..., None]
+    value: Callable[..., float]
     constants: tuple[float, ...]
-    dim: int
+    largest: NDArray[np.float64]
     matrix: NDArray[np.float64] | None = None
 
 
@@ -258,7 +257,7 @@ class OneHotBernoulli(Emission):
         return x
 
     def drawing(self) -> Drawing:
-        return Drawing(fill_bits, (float(self.n_states), float(self.p)), self.dim)
+        return Drawing(bit, (float(self.n_states), float(self.p)), np.ones(self.dim))
 
     def __repr__(self) -> str:
         return f"OneHotBernoulli({self.n_states}, {self.n_bits}, p={self.p})"
@@ -316,7 +315,12 @@ class OneHotGaussian(Emission):
     def drawing(self) -> Drawing | None:
         if self.truncate:
             return None
-        return Drawing(fill_single_normals, (float(np.float32(self.sigma)),), self.dim)
+        constants = (float(np.float32(self.sigma)),)
+        largest = np.full(
+            self.dim, 1.0001 * constants[0] * rng.LARGEST_NORMAL
+        )  # rounded to 32 bits
+        largest[: self.n_states] += 1.0
+        return Drawing(single_normal, constants, largest)
 
     def __repr__(self) -> str:
         truncate = ", truncate=True" if self.truncate else ""
@@ -419,7 +423,8 @@ class StateAndLevel(Emission):
 
     def drawing(self) -> Drawing:
         constants = (float(self.n_states), float(self.sigma), float(self.noisy))
-        return Drawing(fill_normals, constants, self.dim)
+        largest = np.full(self.dim, self.sigma * rng.LARGEST_NORMAL + 1.0)
+        return Drawing(coordinate, constants, largest)
 
     def __repr__(self) -> str:
         return f"StateAndLevel({self.n_states}, {self.n_levels}, sigma={self.sigma})"
@@ -736,38 +741,28 @@ def _multiplied(matrix: NDArray[np.float64], emission: Emission) -> Drawing | No
 
 # --- one observation, in compiled loops: the same numbers as `sample` draws -----------------------
 @inlined
-def fill_bits(y, constants, level, state, key):
+def bit(constants, level, state, key, j):
     """`OneHotBernoulli`; constants: number of states, probability of 1."""
-    S = int(constants[0])
-    z = np.uint64(0)
-    for j in range(len(y)):
-        if j < S:
-            y[j] = j == state
-        elif constants[1] == 0.5:
-            if (j - S) % 64 == 0:
-                z = np.uint64(draw(key, (j - S) // 64))
-            y[j] = np.int64(z >> np.uint64(63))
-            z = np.uint64(z << np.uint64(1))
-        else:
-            y[j] = uniform(key, j - S) < constants[1]
+    i = j - int(constants[0])
+    if i < 0:
+        return 1.0 if j == state else 0.0
+    if constants[1] == 0.5:
+        return np.int64((draw(key, i // 64) >> np.uint64(63 - i % 64)) & np.uint64(1)) * 1.0
+    return 1.0 if uniform(key, i) < constants[1] else 0.0
 
 
 @inlined
-def fill_single_normals(y, constants, level, state, key):
+def single_normal(constants, level, state, key, j):
     """`OneHotGaussian`, in single precision; constants: standard deviation."""
-    sigma = np.float32(constants[0])
-    for j in range(len(y)):
-        y[j] = np.float32(np.float32(normal(key, j)) * sigma)
-    y[state] = np.float32(np.float32(y[state]) + np.float32(1.0))
+    noise = np.float32(np.float32(normal(key, j)) * np.float32(constants[0]))
+    return float(np.float32(noise + np.float32(1.0)) if j == state else noise)
 
 
 @inlined
-def fill_normals(y, constants, level, state, key):
+def coordinate(constants, level, state, key, j):
     """`StateAndLevel`; constants: number of states, standard deviation, coordinates with noise."""
-    for j in range(len(y)):
-        y[j] = constants[1] * normal(key, j) if j < constants[2] else 0.0
-    y[state] += 1.0
-    y[int(constants[0]) + level] += 1.0
+    y = constants[1] * normal(key, j) if j < constants[2] else 0.0
+    return y + (j == state) + (j == int(constants[0]) + level)
 
 
 # --- compiled loops -------------------------------------------------------------------------------

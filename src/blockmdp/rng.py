@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from blockmdp.jit import inlined, jit
 
 __all__ = [
+    "LARGEST_NORMAL",
     "bits",
     "child",
     "children",
@@ -161,6 +162,7 @@ def integer(key, i, n):
 # --- normal numbers: a ziggurat of 256 layers (Marsaglia and Tsang 2000) --------------------------
 _R = 3.6541528853610088  # start of the tail
 _V = 0.00492867323399  # area of each layer
+LARGEST_NORMAL = _R + math.sqrt(106.0 * math.log(2.0))  # the tail rejects what lies beyond
 
 
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64]]:

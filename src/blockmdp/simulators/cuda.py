@@ -47,9 +47,13 @@ __all__ = [
 
 cuda: Any = cuda_of_numba
 on_gpu = cuda.jit(device=True)  # compiles a function that kernels call
-# the linker would fuse multiplications and additions again
-OPTIONS = {} if getattr(settings, "ENABLE_CUDASIM", 0) else {"lto": False}
-THREADS = 128  # of a block
+# Of kernels: enough warps must fit into the registers of a processor to wait for memory together,
+# and the linker must not fuse multiplications and additions again.
+REAL = not getattr(settings, "ENABLE_CUDASIM", 0)
+OPTIONS = {"max_registers": 128, "lto": False} if REAL else {}
+CACHE = 228 * 1024  # bytes of a processor that its blocks share, at most
+PATIENCE = 8  # coordinates after which all of an observation are drawn
+WARP = 32  # threads that run in step
 LOCAL, SHARED = 2**14, 3 * 2**14  # most bytes of a thread's tables, and of a block's problem
 SHARE = 0.4  # of the free memory of the GPU, at most, holds the returns of a batch
 
@@ -77,6 +81,8 @@ class Sight(NamedTuple):
     W: Any  # (G, K, dim) linear or (G, K, p, dim) quadratic scores, see `blockmdp.oracles.scores`
     b: Any  # (G, K) or (G, K, p)
     c: Any  # (G, K), for quadratic scores
+    turn: Any  # (G, dim), coordinates by the difference that they make to linear scores
+    rest: Any  # (G, dim), the most that the coordinates after this one make
 
 
 def learn_many(requests: Sequence[Request], *, lenient: bool = False) -> list[Observations | None]:
@@ -152,9 +158,7 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
         end = np.array([_next_stop(*each) for each in zip(simulators, k.tolist(), stop.tolist())])
         limits = [cuda.to_device(each) for each in (k, end)]
         with exact_arithmetic():
-            kernel[len(slots) // THREADS, THREADS](
-                tables, sight, dynamics, *there, *limits, returns
-            )
+            kernel[slots.shape](tables, sight, dynamics, *there, *limits, returns)
         k = end
         _copy_back(tables, [run.tables for run in runs])
         for each, now in zip(requests, k.tolist()):
@@ -176,14 +180,24 @@ def problems_on_gpu(problems: Sequence[Dynamics]) -> Dynamics:
     return Dynamics(*map(cuda.to_device, parts))
 
 
-def slots_of(which: Any, problems: int, shapes: Any) -> tuple[Any, bool]:
-    """Return the run of each thread, -1 for none, and whether all of a block have one problem."""
-    one_problem = _size(shapes) <= SHARED and len(which) >= problems * THREADS // 2
+def slots_of(which: Any, problems: int, shapes: Shapes) -> tuple[Any, bool]:
+    """Return the run of each thread of each block, -1 for none, and whether all runs of a block
+    have one problem.
+    """
+    one_problem = _size(shapes) <= SHARED and len(which) >= 16 * problems
     groups = [np.arange(len(which))]
     if one_problem:
         groups = [np.flatnonzero(which == p) for p in range(problems)]
-    padded = [np.append(each, np.full(-len(each) % THREADS, -1)) for each in groups]
-    return np.concatenate(padded), one_problem
+    device = getattr(cuda.current_context(), "device", None)  # None in the simulator
+    processors = getattr(device, "MULTIPROCESSOR_COUNT", 1)
+
+    def load(n: int) -> int:  # threads of the processor with the most, and copies of the problem
+        blocks = sum(-(-len(each) // n) for each in groups)
+        return -(-blocks // processors) * (n + WARP)
+
+    n = min(range(WARP, 8 * WARP + 1, WARP), key=load)
+    padded = [np.append(each, np.full(-len(each) % n, -1)) for each in groups]
+    return np.concatenate(padded).reshape(-1, n), one_problem
 
 
 def _next_stop(simulator: BlockSimulator, k: int, stop: int) -> int:
@@ -214,7 +228,7 @@ def _sight(request: Request) -> tuple[Sight, Any]:
     decoder: Any = request.decoder
     simulator.use_observations(decoder is not None)
     if decoder is None:
-        return Sight(np.uint64(0), *np.zeros((6, 1))), None
+        return Sight(np.uint64(0), *np.zeros((8, 1))), None
     simulator.grow(request.run, decoder.n_labels)
     emission = simulator.mdp.emission
     drawing = None if emission.per_episode else emission.drawing()
@@ -225,17 +239,29 @@ def _sight(request: Request) -> tuple[Sight, Any]:
     scores = _scores(decoder)
     K = max(len(each.b) for each in scores)
     d = next((each.W.shape[1:-1] for each in scores), ())
-    W = np.zeros((len(scores), K, *d, drawing.dim))
+    dim = len(drawing.largest)
+    W = np.zeros((len(scores), K, *d, dim))
     b = np.full(W.shape[:-1], 0.0 if d else -np.inf)
     c = np.full(W.shape[:2], -np.inf)
+    turn, rest = np.zeros((len(scores), dim), np.int64), np.zeros((len(scores), dim))
     for g, each in enumerate(scores):
         n = len(each.b)
         W[g, :n] = each.W if drawing.matrix is None else each.W @ drawing.matrix
         b[g, :n], c[g, :n] = each.b, getattr(each, "c", 0.0)
+        if not d:
+            turn[g], rest[g] = _turns(W[g, :n], each.b, drawing.largest)
     root = streams.noise_root(simulator.seed)
     constants = np.array(drawing.constants)
-    sight = Sight(root, simulator.visits, constants, decoder.order, W, b, c)
-    return sight, (drawing.fill, drawing.dim, bool(d))
+    sight = Sight(root, simulator.visits, constants, decoder.order, W, b, c, turn, rest)
+    return sight, (drawing.value, dim, K, bool(d))
+
+
+def _turns(W: Any, b: Any, largest: Any) -> tuple[Any, Any]:
+    """Return `turn` and `rest` of a decoder, see `Sight`."""
+    most = (W.max(axis=0) - W.min(axis=0)) * largest  # by which two scores may come closer
+    turn = np.argsort(-most, kind="stable")
+    rounding = 1e-14 * len(largest) * (np.abs(W).max(axis=0) @ largest + np.abs(b).max())
+    return turn, np.append(np.cumsum(most[turn][:0:-1])[::-1], 0.0) + rounding
 
 
 def _scores(decoder: Any) -> list[Any]:
@@ -266,7 +292,7 @@ def _kind(request: Request, sight: Sight, see_by: Any) -> tuple[Any, ...]:
 # --- the kernel -----------------------------------------------------------------------------------
 KERNEL = """
 def kernel(tables, sight, dynamics, slots, which, world, agent, offset, k, stop, returns):
-    i = slots[cuda.grid(1)]
+    i = slots[cuda.blockIdx.x, cuda.threadIdx.x]
     p = which[{run}]
 {take_problem}
     if i >= 0:
@@ -348,7 +374,7 @@ def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any)
         take_problem.append("cuda.syncthreads()")
     plain = not hasattr(cls, "_fields")
     source = KERNEL.format(
-        run="slots[cuda.blockIdx.x * cuda.blockDim.x]" if layout.one_problem else "max(i, 0)",
+        run="slots[cuda.blockIdx.x, 0]" if layout.one_problem else "max(i, 0)",
         take_problem=textwrap.indent("\n".join(take_problem), " " * 4),
         take_own=textwrap.indent("\n".join(take_own), " " * 8),
         give_back=textwrap.indent("\n".join(give_back), " " * 8),
@@ -357,7 +383,11 @@ def kernel_of(functions: tuple[Any, ...], cls: Any, layout: Layout, see_by: Any)
         sight=f"Sight({', '.join(own['sight'])})",
     )
     exec(source, scope)
-    return cuda.jit(scope["kernel"], **OPTIONS)
+    options: dict[str, Any] = dict(OPTIONS)
+    if REAL and layout.one_problem and see_by is None:  # waits for tables: they get all other cache
+        share = math.ceil(100 * (_size(layout.dynamics) + 1024) / CACHE)
+        options["shared_memory_carveout"] = share
+    return cuda.jit(scope["kernel"], **options)
 
 
 def _loops(shape: tuple[int, ...], body: str, *, shared: bool = False) -> list[str]:
@@ -373,7 +403,7 @@ def _see(see_by: Any) -> Any:
     """Return the function `see` of `learn_from`."""
     if see_by is None:
         return _latent
-    fill, dim, quadratic = see_by
+    value, dim, K, quadratic = see_by
     decode = _most_probable if quadratic else best_label
 
     @on_gpu
@@ -381,10 +411,38 @@ def _see(see_by: Any) -> Any:
         n = sight.visits[h, s]
         sight.visits[h, s] = n + 1
         cell = np.uint64(child(np.uint64(child(sight.root, h)), s))
-        y = cuda.local.array(dim, np.float64)
-        fill(y, sight.constants, h, s, np.uint64(child(cell, n)))
+        key = np.uint64(child(cell, n))
         g = h if len(sight.order) > 1 else 0
-        return sight.order[g, decode(sight, g, y)]
+        label = -1 if quadratic else leader(sight, g, h, s, key)
+        if label < 0:
+            y = cuda.local.array(dim, np.float64)
+            for j in range(dim):
+                y[j] = value(sight.constants, h, s, key, j)
+            label = decode(sight, g, y)
+        return sight.order[g, label]
+
+    @on_gpu
+    def leader(sight, g, h, s, key):
+        """Return the label if few coordinates decide it, whatever the others are; else -1."""
+        scores = cuda.local.array(K, np.float64)
+        for k in range(K):
+            scores[k] = sight.b[g, k]
+        for m in range(min(dim, PATIENCE)):
+            j = sight.turn[g, m]
+            y = value(sight.constants, h, s, key, j)
+            best, second = -np.inf, -np.inf
+            label = 0
+            for k in range(K):
+                scores[k] += sight.W[g, k, j] * y
+                if scores[k] > best:
+                    second = best
+                    best = scores[k]
+                    label = k
+                elif scores[k] > second:
+                    second = scores[k]
+            if best - second > sight.rest[g, m]:
+                return label
+        return -1
 
     return see
 

@@ -14,6 +14,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
+from blockmdp.oracles.auto import AutoOracle
+from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.fitting import (
     FittedOracle,
@@ -22,21 +24,18 @@ from blockmdp.oracles.fitting import (
     check_is_oracle,
     fit_oracle,
 )
-from blockmdp.oracles.mixtures import (
-    AutoOracle,
-    BernoulliMixture,
-    GaussianMixture,
-    SphericalMixture,
-)
+from blockmdp.oracles.mixtures import BernoulliMixture, GaussianMixture, SphericalMixture
 
 __all__ = [
     "AutoOracle",
     "BernoulliMixture",
+    "CategoricalMixture",
     "DirichletMixture",
     "FittedOracle",
     "GaussianMixture",
     "IncrementalOracle",
     "InductiveClusterer",
+    "PoissonMixture",
     "SphericalMixture",
     "check_is_oracle",
     "fit_oracle",

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 TRIES = 4  # splits or mergers tried before the search stops
 MAX_COLUMNS = 2000  # of counts, or of the one-hot code of categories; otherwise not tried
 ROWS = 1000  # from which the kind of whole numbers is told
+MAX_DEPENDENCE = 0.5  # correlation of coordinates that a mixture of whole numbers may leave
 UNIT_DENSITY = 1 / (2 * math.pi)  # a variance: no density above 1, as no probability is
 
 
@@ -159,17 +160,23 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return (scores.W, scores.b) if isinstance(scores, LinearScores) else None
 
     def _discrete(self, X: Array) -> tuple[Any, float]:
-        """Return a mixture of counts or of categories and its score; None if X are no whole numbers
-        from 0 on, or if rounded Gaussians explain them better.
+        """Return a mixture of counts or of categories and its score. None if X are not whole numbers
+        with noise, from 0 on, or if a mixture of rounded Gaussians explains them better.
         """
+        nothing = None, -math.inf
         if not (X >= 0).all() or not (X == np.rint(X)).all() or X.shape[1] > MAX_COLUMNS:
-            return None, -math.inf
+            return nothing
         some = X[:: -(-len(X) // ROWS)]
+        possible = np.prod([float(len(np.unique(column))) for column in some.T])
+        if len(np.unique(some, axis=0)) < min(len(some) / 2, possible / 10):
+            return nothing
         families: list[Mixture] = [SphericalMixture(reg_covar=UNIT_DENSITY), PoissonMixture()]
         if sum(len(np.unique(column)) for column in some.T) <= MAX_COLUMNS:
             families.append(CategoricalMixture())
         best = max(families, key=lambda family: self._evidence(some, family))
-        return self._search(X, clone(best)) if best is not families[0] else (None, -math.inf)
+        if best is families[0] or best.dependence(some) > MAX_DEPENDENCE:
+            return nothing
+        return self._search(X, clone(best))
 
     def _evidence(self, X: Array, mixture: Mixture) -> float:
         """Return the score of a mixture, minus what the mean of all data costs."""

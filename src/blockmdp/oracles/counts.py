@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class _Counts(Mixture):
     """What counts and one-hot codes share."""
 
     _kind = COUNTS
+    _coordinate: NDArray[np.int64] | None = None
 
     def __init__(
         self,
@@ -48,6 +50,22 @@ class _Counts(Mixture):
     def costs(self, N: Array, M: Array, variance: float) -> Array:
         p = np.maximum(M / N[:, None], 1e-12)
         return np.asarray(-(M * np.log(p)).sum(axis=1), np.float64)
+
+    def dependence(self, X: Array) -> float:
+        """Return the largest correlation of two coordinates in the largest component, above what
+        chance allows. Columns that are nearly always the same do not count.
+        """
+        rows = self._even(self._validated(X, reset=False))
+        owner = self.predict(X)
+        rows = rows[owner == np.bincount(owner).argmax()]
+        varied = (rows != np.median(rows, axis=0)).mean(axis=0) > 0.1
+        if varied.sum() < 2:
+            return 0.0
+        rows = rows[:, varied]
+        group = None if self._coordinate is None else self._coordinate[varied]
+        gain, _ = dependent_bit(rows, group)
+        chance = 4 * math.log(rows.shape[1] + 1)
+        return math.sqrt(max(2 * gain - chance, 0.0) / len(rows))
 
 
 class PoissonMixture(_Counts):
@@ -233,11 +251,6 @@ class CategoricalMixture(_Counts):
         return dependent_bit(X, self._coordinate)
 
     @property
-    def _coordinate(self) -> NDArray[np.int64]:
-        """The coordinate of each column of the one-hot code."""
-        return np.repeat(np.arange(len(self.categories_)), [len(m) for m in self.categories_])
-
-    @property
     def _degrees(self) -> Array:
         """Parameters of a component for each column: m - 1 for m of them."""
         m = np.array([len(values) for values in self.categories_], np.float64)
@@ -253,7 +266,9 @@ class CategoricalMixture(_Counts):
         x = validate_data(self, X, dtype=np.float64, reset=reset)
         if reset:
             self.categories_ = [np.unique(column) for column in x.T]
-            columns = sum(len(values) for values in self.categories_)
+            sizes = [len(values) for values in self.categories_]
+            self._coordinate = np.repeat(np.arange(len(sizes)), sizes)
+            columns = sum(sizes)
             if columns > MAX_COLUMNS:
                 raise ValueError(
                     f"{type(self).__name__}: the {x.shape[1]} coordinates have {columns} different "

@@ -22,6 +22,7 @@ from blockmdp.oracles._em import Fit
 from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.mixtures import BernoulliMixture, Mixture, SphericalMixture
 from blockmdp.oracles.scores import LinearScores, to_scores
+from blockmdp.oracles.subspaces import SubspaceClustering, n_parameters
 
 __all__ = ["AutoOracle"]
 
@@ -121,7 +122,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             clusters = KMeans(min(3, len(np.unique(X, axis=0))), n_init=10,
                               random_state=self.random_state)  # fmt: skip
             best = make_pipeline(StandardScaler(), PCA(min(3, *X.shape)), clusters).fit(X)
-        else:
+        elif isinstance(best, Mixture | SklearnMixture):
             best.weights_ = np.full(best.n_components, 1.0 / best.n_components)
         self.estimator_ = best
         last = best[-1] if hasattr(best, "steps") else best
@@ -159,6 +160,19 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         scores = to_scores(self.estimator_)
         return (scores.W, scores.b) if isinstance(scores, LinearScores) else None
 
+    def quadratic_scores(self) -> tuple[Array, Array, Array] | None:
+        """Return the quadratic scores by which `predict` chooses labels.
+
+        Returns
+        -------
+        tuple of ndarray, or None
+            W (n_labels, p, d), m (n_labels, d) and c (n_labels,): the label of x is the k with the
+            largest `c[k] - |W[k] (x - m[k])|^2 / 2`. None unless the labels are subspaces.
+        """
+        check_is_fitted(self)
+        found = self.estimator_
+        return found.quadratic_scores() if isinstance(found, SubspaceClustering) else None
+
     def _discrete(self, X: Array) -> tuple[Any, float]:
         """Return a mixture of counts or of categories and its score. None if X are not whole numbers
         with noise, from 0 on, or if a mixture of rounded Gaussians explains them better.
@@ -185,7 +199,14 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return score - 0.5 * math.log(len(X)) * float(parameters)
 
     def _continuous(self, X: Array) -> tuple[Any, float]:
-        """Return a mixture of Gaussians and its score."""
+        """Return subspaces or a mixture of Gaussians, and the score."""
+        some = X[:: -(-len(X) // ROWS)]
+        if is_two_sided(some) and self._subspaces(some)[1] > self._gaussians(some)[1]:
+            return self._subspaces(X)
+        return self._gaussians(X)
+
+    def _gaussians(self, X: Array) -> tuple[Any, float]:
+        """Return a mixture of Gaussians, which share one variance or one covariance, and its score."""
         best, score = self._search(X, SphericalMixture())
         tied, tied_score = self._tied(X, best)
         return (tied, tied_score) if tied_score > score else (best, score)
@@ -261,6 +282,41 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             except ValueError:
                 return None, -math.inf
         return tied, float(tied.score(X)) * n - penalty
+
+
+    def _subspaces(self, X: Array) -> tuple[Any, float]:
+        """Return subspaces, one more as long as the score rises, and the score; -inf if there are
+        too few data.
+        """
+        n, d = X.shape
+        best, best_score = None, -math.inf
+        if d < 2 or n < 4 * d:
+            return best, best_score
+        self.path_ = []
+        for K in range(1, min(self.max_labels, n // d) + 1):
+            subspaces = SubspaceClustering(K, n_init=5, max_points=500, random_state=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                subspaces.fit(X)
+            parameters = n_parameters(K, subspaces.bases_.shape[1], d)
+            score = subspaces.log_likelihood_ - self._cost(self.caution, parameters, n * d)
+            if score > best_score:
+                best, best_score = subspaces, score
+                self.path_.append((K, score))
+            elif K > best.n_clusters + 1:
+                break
+        return best, best_score
+
+
+def is_two_sided(X: Array) -> bool:
+    """Whether the row that is most parallel to a row often points the other way: a subspace
+    contains -x with x, a cloud of points around a mean does not.
+    """
+    units = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
+    cosines = units @ units.T
+    np.fill_diagonal(cosines, 0.0)
+    most = np.abs(cosines).argmax(axis=1)
+    return bool((cosines[np.arange(len(X)), most] < 0).mean() > 0.2)
 
 
 class _Candidate(NamedTuple):

@@ -1,7 +1,7 @@
 """Unsupervised-learning oracles, which learn to decode observations.
 
-Any scikit-learn clusterer or mixture is an oracle. Here are the three of the paper, one that
-chooses a mixture by the data, and one that learns online.
+Any scikit-learn clusterer or mixture is an oracle. Here are the three of the paper's experiments,
+the others that it names, one that chooses among them by the data, and one that learns online.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from blockmdp.oracles.fitting import (
     check_is_oracle,
     fit_oracle,
 )
+from blockmdp.oracles.independence import IndependenceMixture
 from blockmdp.oracles.mixtures import BernoulliMixture, GaussianMixture, SphericalMixture
+from blockmdp.oracles.simhash import AutoencoderSimHash
+from blockmdp.oracles.subspaces import SubspaceClustering
 
 __all__ = [
     "AutoOracle",
+    "AutoencoderSimHash",
     "BernoulliMixture",
     "CategoricalMixture",
     "DirichletMixture",
     "FittedOracle",
     "GaussianMixture",
     "IncrementalOracle",
+    "IndependenceMixture",
     "InductiveClusterer",
     "PoissonMixture",
     "SphericalMixture",
+    "SubspaceClustering",
     "check_is_oracle",
     "fit_oracle",
     "gmm",

@@ -174,16 +174,16 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return found.quadratic_scores() if isinstance(found, SubspaceClustering) else None
 
     def _discrete(self, X: Array) -> tuple[Any, float]:
-        """Return a mixture of counts or of categories and its score. None if X are not whole numbers
-        with noise, from 0 on, or if a mixture of rounded Gaussians explains them better.
+        """Return a mixture of counts or of categories and its score. None if the data are not whole
+        numbers from 0 on, have no noise, or if rounded Gaussians explain them better.
         """
         nothing = None, -math.inf
-        if not (X >= 0).all() or not (X == np.rint(X)).all() or X.shape[1] > MAX_COLUMNS:
+        if X.min() < 0 or (np.rint(X) != X).any() or X.shape[1] > MAX_COLUMNS:
             return nothing
         some = X[:: -(-len(X) // ROWS)]
-        possible = np.prod([float(len(np.unique(column))) for column in some.T])
+        possible = math.prod(float(len(np.unique(column))) for column in some.T)
         if len(np.unique(some, axis=0)) < min(len(some) / 2, possible / 10):
-            return nothing
+            return nothing  # a few different rows, far fewer than independent columns would give
         families: list[Mixture] = [SphericalMixture(reg_covar=UNIT_DENSITY), PoissonMixture()]
         if sum(len(np.unique(column)) for column in some.T) <= MAX_COLUMNS:
             families.append(CategoricalMixture())
@@ -206,7 +206,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self._gaussians(X)
 
     def _gaussians(self, X: Array) -> tuple[Any, float]:
-        """Return a mixture of Gaussians, which share one variance or one covariance, and its score."""
+        """Return a mixture of Gaussians with one variance or one covariance, and its score."""
         best, score = self._search(X, SphericalMixture())
         tied, tied_score = self._tied(X, best)
         return (tied, tied_score) if tied_score > score else (best, score)
@@ -283,13 +283,12 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 return None, -math.inf
         return tied, float(tied.score(X)) * n - penalty
 
-
     def _subspaces(self, X: Array) -> tuple[Any, float]:
         """Return subspaces, one more as long as the score rises, and the score; -inf if there are
         too few data.
         """
         n, d = X.shape
-        best, best_score = None, -math.inf
+        best, best_score, without_gain = None, -math.inf, 0
         if d < 2 or n < 4 * d:
             return best, best_score
         self.path_ = []
@@ -301,10 +300,12 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             parameters = n_parameters(K, subspaces.bases_.shape[1], d)
             score = subspaces.log_likelihood_ - self._cost(self.caution, parameters, n * d)
             if score > best_score:
-                best, best_score = subspaces, score
+                best, best_score, without_gain = subspaces, score, 0
                 self.path_.append((K, score))
-            elif K > best.n_clusters + 1:
+            elif without_gain == 1:
                 break
+            else:
+                without_gain += 1
         return best, best_score
 
 

@@ -177,7 +177,7 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        W, m, c = self.quadratic_scores()
+        W, _, c = self.quadratic_scores()
         labels = QuadraticScores(np.ascontiguousarray(W), np.zeros(W.shape[:2]), c).predict(X)
         return np.asarray(labels, np.int64)
 

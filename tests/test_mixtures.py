@@ -57,10 +57,15 @@ def purity(labels, states):
     "estimator",
     [
         pytest.param(AutoOracle(), marks=pytest.mark.integration),  # it takes seconds
+        oracles.AutoencoderSimHash(),
         BernoulliMixture(2),
+        oracles.CategoricalMixture(2),
         DirichletMixture(),
+        oracles.IndependenceMixture(),
         InductiveClusterer(DBSCAN()),
+        oracles.PoissonMixture(2),
         SphericalMixture(2),
+        oracles.SubspaceClustering(2),
         *(oracles.GaussianMixture(2, covariance_type=c) for c in ("full", "tied", "spherical")),
     ],
     ids=lambda estimator: type(estimator).__name__,

@@ -201,8 +201,11 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _continuous(self, X: Array) -> tuple[Any, float]:
         """Return subspaces or a mixture of Gaussians, and the score."""
         some = X[:: -(-len(X) // ROWS)]
-        if is_two_sided(some) and self._subspaces(some)[1] > self._gaussians(some)[1]:
-            return self._subspaces(X)
+        if is_two_sided(some):
+            score = self._gaussians(some)[1]
+            subspaces = self._subspaces(some)
+            if subspaces[1] > score:
+                return subspaces if len(some) == len(X) else self._subspaces(X)
         return self._gaussians(X)
 
     def _gaussians(self, X: Array) -> tuple[Any, float]:

@@ -146,9 +146,10 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         some = X[np.linspace(0, n - 1, min(n, int(self.max_points))).astype(np.int64)]
         labels = self._threshold(some, random)
         p = self.n_dims or self._dimension(some, labels, random)
+        every = {"starts": int(self.n_init), "max_iter": int(self.max_iter)}
         if n > len(some):
-            labels = nearest(X, self._best(some, labels, p, random).model)
-        best = self._best(X, labels, p, random)
+            labels = nearest(X, self._best(some, labels, p, random, **every).model)
+        best = self._best(X, labels, p, random, **every)
         if best.n_iter == self.max_iter:
             warnings.warn(
                 f"SubspaceClustering did not converge in {self.max_iter} iterations: try a larger "
@@ -217,28 +218,36 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(found, np.int64)
 
     def _dimension(self, X: Array, labels: Labels, random: Any) -> int:
-        """Return the dimension with the best Bayesian information criterion. None is larger than
-        that of the parts of the graph: where these mix subspaces, it is too large.
+        """Return the dimension with the best Bayesian information criterion, from 1 up until two
+        more bring nothing. None is larger than that of the parts of the graph: where these mix
+        subspaces, it is too large. A few short starts are enough here.
         """
         n, d = X.shape
         K = int(self.n_clusters)
-        most = best_dimension(X, labels, K)
-        fits = [self._best(X, labels, p, random) for p in range(1, most + 1)]
-        costs = [0.5 * math.log(n) * n_parameters(K, p, d) for p in range(1, most + 1)]
-        return 1 + int(np.argmax([fit.log_likelihood - cost for fit, cost in zip(fits, costs)]))
+        best, best_score = 1, -math.inf
+        for p in range(1, best_dimension(X, labels, K) + 1):
+            fit = self._best(X, labels, p, random, starts=5, max_iter=10)
+            score = fit.log_likelihood - 0.5 * math.log(n) * n_parameters(K, p, d)
+            if score > best_score:
+                best, best_score = p, score
+            elif p > best + 1:
+                break
+        return best
 
-    def _best(self, X: Array, labels: Labels, p: int, random: Any) -> _Fit:
+    def _best(
+        self, X: Array, labels: Labels, p: int, random: Any, *, starts: int, max_iter: int
+    ) -> _Fit:
         """Return the most likely result of all starts; the first starts from given labels."""
         K = int(self.n_clusters)
-        fits = [self._refine(X, labels, p)]
-        for _ in range(1, int(self.n_init) if K > 1 else 1):
-            fits.append(self._refine(X, random_labels(X, K, p, random), p))
+        fits = [self._refine(X, labels, p, max_iter)]
+        for _ in range(1, min(int(self.n_init), starts) if K > 1 else 1):
+            fits.append(self._refine(X, random_labels(X, K, p, random), p, max_iter))
         return max(fits, key=lambda fit: fit.log_likelihood)
 
-    def _refine(self, X: Array, labels: Labels, p: int) -> _Fit:
+    def _refine(self, X: Array, labels: Labels, p: int, max_iter: int) -> _Fit:
         """Fit subspaces to labels and labels to subspaces, until nothing changes."""
         n_iter = 0
-        while n_iter < self.max_iter:
+        while n_iter < max_iter:
             n_iter += 1
             model = fit_subspaces(X, labels, int(self.n_clusters), p)
             new = nearest(X, model)

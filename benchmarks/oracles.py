@@ -5,8 +5,9 @@
     python -m benchmarks.oracles --plot g.png        # g(n, delta) of each oracle on its emission
 
 The lock has the dynamics of the paper at H = 10. An oracle learns once, from uniformly random
-trajectories with all levels pooled. It has learnt enough if at most one of the seeds has an accuracy
-below 98 % (all states count equally, each label is read as the state that it is mostly given to).
+trajectories with all levels pooled. It has learnt enough if at most one of the seeds has an
+accuracy below 98 % (all states count equally, each label is read as the state that it is mostly
+given to).
 Oracles that must be told the number of labels get five for the three states.
 """
 
@@ -118,7 +119,8 @@ def table(seeds: range, names: list[str]) -> None:
     for name in names:
         start = time.perf_counter()
         cells = [needed(name, e, seeds) if fits(name, e) else DASH for e in EMISSIONS]
-        print(f"| `{name}` | {' | '.join(cells)} |  {time.perf_counter() - start:.0f} s", flush=True)
+        seconds = time.perf_counter() - start
+        print(f"| `{name}` | {' | '.join(cells)} |  {seconds:.0f} s", flush=True)
 
 
 def choices(seeds: range, n: int = 100) -> None:

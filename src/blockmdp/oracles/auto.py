@@ -37,10 +37,11 @@ UNIT_DENSITY = 1 / (2 * math.pi)  # a variance: no density above 1, as no probab
 class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Mixture whose kind and number of labels are chosen by the data.
 
-    Bits get a mixture of bits. Other numbers get a mixture of Gaussians, which share one variance
-    or one full covariance. An observation is labelled with the component under which it is most
-    probable, no matter how common that component was: how often one policy visits a state says
-    nothing about the next policy.
+    Bits get a mixture of bits, counts one of Poisson distributions, and categories one of
+    categories. Other numbers get a mixture of Gaussians, which share one variance or one full
+    covariance, or subspaces through the origin. An observation is labelled with the component under
+    which it is most probable, no matter how common that component was: how often one policy visits
+    a state says nothing about the next policy.
 
     Parameters
     ----------
@@ -55,7 +56,8 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     estimator_ : estimator
-        The mixture that was chosen, or a Pipeline with k-means where none could be fitted.
+        The mixture or SubspaceClustering that was chosen, or a Pipeline with k-means where none
+        could be fitted.
     labels_ : ndarray of shape (n,)
         Labels of the data.
     n_labels_ : int
@@ -72,8 +74,8 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     -----
     The search starts with one component. It splits a component whose coordinates depend on each
     other: bits by the bit on which another one depends most, numbers across their first principal
-    direction. Then it merges components. Each step is kept if the log-likelihood gains more than
-    the additional parameters cost.
+    direction, counts likewise after a square root. Then it merges components. Each step is kept if
+    the log-likelihood gains more than the additional parameters cost.
 
     If some rows of real numbers are equal, the data were drawn from a finite collection, such as
     images. How often each was drawn does not tell which are alike, so each counts once.

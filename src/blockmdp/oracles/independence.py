@@ -51,11 +51,11 @@ class IndependenceMixture(BernoulliMixture):
     ----------
     n_labels_ : int
         Number of components that were found.
-    p_values_ : ndarray of shape (n_labels_,)
+    p_values_ : ndarray of shape (n_labels,)
         Of the most dependent pair of bits of each component, corrected for the number of pairs.
-    weights_ : ndarray of shape (n_labels_,)
+    weights_ : ndarray of shape (n_labels,)
         All equal: how common a component was says nothing about the next policy.
-    means_ : ndarray of shape (n_labels_, d)
+    means_ : ndarray of shape (n_labels, d)
         Probabilities of a 1.
     labels_ : ndarray of shape (n,)
         Labels of the data.

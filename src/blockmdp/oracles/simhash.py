@@ -49,7 +49,7 @@ class AutoencoderSimHash(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    codes_ : ndarray of shape (n_labels_,)
+    codes_ : ndarray of shape (n_labels,)
         Hashes of the labels, as integers, ascending.
     labels_ : ndarray of shape (n,)
         Labels of the data.

@@ -15,6 +15,7 @@ LAYERS = [
     {"rng"},
     {"streams"},
     {"emissions", "dynamics"},
+    {"families"},
     {"mdp"},
     {"trajectories"},
     {"oracles"},

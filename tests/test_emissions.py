@@ -25,6 +25,15 @@ from blockmdp.emissions import (
     PerLevel,
     StateAndLevel,
 )
+from blockmdp.families import (
+    Bits,
+    Categories,
+    Counts,
+    Subspaces,
+    in_subspaces,
+    numbers_by_threshold,
+)
+from blockmdp.jit import interpreted
 from blockmdp.mdp import BlockMDP
 
 ALPHA = 1e-4
@@ -94,6 +103,11 @@ EMISSIONS = {
         PerLevel([OneHotGaussian(3, 5, 0.1 * h) for h in range(3)]), rotation(8)
     ),
     "a user's": Shifted(3),
+    "Bits": Bits([[0.0, 0.3, 1.0], [0.5, 0.9, 0.2]]),
+    "Categories": Categories([[[0.2, 0.8], [1.0, 0.0]], [[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]]]),
+    "Counts": Counts([[0.0, 1.5, 400.0], [3.0, 20.0, 0.1]]),
+    "Subspaces": Subspaces(np.random.default_rng(1).normal(size=(3, 2, 5)), 0.1),
+    "Subspaces, no noise": Subspaces([[[1.0, 2.0]], [[0.0, 1.0]]]),
     "Digits": Digits([7, 1, 4]),
     "ExogenousBits": ExogenousBits(3, 3, 10, 0.1, 0.1),
     "ExogenousBits, no bits": ExogenousBits(3, 3, 0, 0.1, 0.1),
@@ -411,3 +425,96 @@ def test_an_emission_without_sample_cannot_be_made():
 
     with pytest.raises(TypeError, match="sample"):
         Nothing()
+
+
+# --- parameters for each state --------------------------------------------------------------------
+def test_bits_and_categories_have_their_probabilities() -> None:
+    n = 30_000
+    bits = Bits([[0.0, 0.3, 1.0], [0.5, 0.9, 0.2]])
+    states = all_states(bits, n)
+    x = sample(bits, states, seed=11)
+    for s in range(2):
+        assert np.abs(x[states == s].mean(axis=0) - bits.p[s]).max() < 0.02
+    assert not x[states == 0, 0].any()
+    assert x[states == 0, 2].all()
+    parts = [[[0.2, 0.8], [1.0, 0.0]], [[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]]]
+    categories = Categories(parts)
+    assert categories.p.shape == (2, 2, 3)
+    x = sample(categories, states, seed=12)
+    for j, part in enumerate(np.array(p) for p in parts):
+        for s in range(2):
+            counts = np.bincount(x[states == s, j], minlength=part.shape[1])
+            assert not counts[part[s] == 0].any()
+            expected = part[s] * counts.sum()
+            seen = part[s] > 0
+            if seen.sum() > 1:
+                assert stats.chisquare(counts[seen], expected[seen]).pvalue > ALPHA
+
+
+def test_a_category_without_probability_never_appears_at_the_end_of_the_unit_interval() -> None:
+    thirds = Categories([[[1 / 3, 1 / 3, 1 / 3, 0.0]]])
+    assert thirds._thresholds[0, 0, 2] == 1.0
+    assert thirds._thresholds[0, 0, 1] < 1.0
+
+
+def test_counts_are_poisson() -> None:
+    rates = [0.1, 1.5, 20.0, 400.0]
+    emission = Counts([rates])
+    x = sample(emission, np.zeros(40_000), seed=13)
+    for j, rate in enumerate(rates):
+        top = int(stats.poisson.ppf(0.999, rate))
+        counts = np.bincount(np.minimum(x[:, j], top), minlength=top + 1)
+        p = stats.poisson.pmf(np.arange(top + 1), rate)
+        p[-1] = stats.poisson.sf(top - 1, rate)
+        usual = p * len(x) > 5
+        expected = p[usual] / p[usual].sum() * counts[usual].sum()
+        assert stats.chisquare(counts[usual], expected).pvalue > ALPHA
+    assert np.abs(np.corrcoef(x.T)[np.triu_indices(4, 1)]).max() < 0.03
+
+
+def test_observations_of_a_state_lie_in_its_subspace() -> None:
+    vectors = np.random.default_rng(2).normal(size=(3, 2, 6))
+    emission = Subspaces(vectors)
+    states = all_states(emission, 3000)
+    x = sample(emission, states, seed=14)
+    for s in range(3):
+        rows = x[states == s]
+        assert np.linalg.matrix_rank(rows, tol=1e-9) == 2
+        assert np.abs(rows.T @ rows / len(rows) - vectors[s].T @ vectors[s]).max() < 1.0
+    noisy = sample(Subspaces(vectors, 0.5), states, seed=14)
+    assert (noisy - x).std() == pytest.approx(0.5, rel=0.02)
+
+
+def test_draws_of_states_with_parameters_are_the_same_without_the_compiler() -> None:
+    keys = rng.children(rng.root(5), 0, 40)
+    for name in ("Bits", "Categories", "Counts"):
+        emission = EMISSIONS[name]
+        states = all_states(emission, 40)
+        arguments = keys, states, emission._thresholds
+        plain = interpreted(numbers_by_threshold)(*arguments)
+        assert np.array_equal(plain, numbers_by_threshold(*arguments))
+        assert np.array_equal(plain, emission.sample(0, states, keys))
+        u = rng.uniforms(keys, emission.dim)
+        below = emission._thresholds[states] <= u[:, :, None]
+        assert np.array_equal(plain, below.sum(axis=2))
+    vectors, states = EMISSIONS["Subspaces"].vectors, np.arange(40) % 3
+    plain = interpreted(in_subspaces)(keys, states, vectors, 0.1)
+    assert plain.tobytes() == in_subspaces(keys, states, vectors, 0.1).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bits([[0.5, 1.5]]), r"Bits: p\[0\]\[1\] must be in \[0, 1\], got 1.5"),
+        (lambda: Bits([0.5]), r"Bits: p must have 2 dimensions, none empty, got \(1,\)"),
+        (lambda: Categories([[[0.5, 0.4]]]), r"the sum of p\[0\]\[0\] must be 1, got 0.9"),
+        (lambda: Categories([[0.5, 0.5], [1.0]]), "one array .n_states, m_j. for each coordinate"),
+        (lambda: Counts([[600.0]]), r"rates\[0\]\[0\] must be at most 500, got 600"),
+        (lambda: Counts([[-1.0]]), r"rates\[0\]\[0\] must be finite and >= 0, got -1"),
+        (lambda: Subspaces([[[np.nan]]]), r"vectors\[0\]\[0\]\[0\] must be finite"),
+        (lambda: Subspaces([[[1.0]]], -1), "sigma must be finite and >= 0, got -1"),
+    ],
+)
+def test_wrong_parameters_are_named(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -29,7 +29,8 @@ from blockmdp.oracles import (
     mixtures,
     scores,
 )
-from blockmdp.oracles.mixtures import _mergers, best_split, initial_responsibilities
+from blockmdp.oracles.auto import _mergers
+from blockmdp.oracles.mixtures import initial_responsibilities
 from blockmdp.oracles.scores import LinearScores, QuadraticScores, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
@@ -56,10 +57,15 @@ def purity(labels, states):
     "estimator",
     [
         pytest.param(AutoOracle(), marks=pytest.mark.integration),  # it takes seconds
+        oracles.AutoencoderSimHash(),
         BernoulliMixture(2),
+        oracles.CategoricalMixture(2),
         DirichletMixture(),
+        oracles.IndependenceMixture(),
         InductiveClusterer(DBSCAN()),
+        oracles.PoissonMixture(2),
         SphericalMixture(2),
+        oracles.SubspaceClustering(2),
         *(oracles.GaussianMixture(2, covariance_type=c) for c in ("full", "tied", "spherical")),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -221,17 +227,17 @@ def test_a_few_observations_get_a_single_label():
 
 def test_the_two_most_similar_components_are_merged_first():
     X = np.array([[0.0], [0.1], [5.0], [9.0]])
-    r = next(_mergers(False, X, np.eye(4), 1.0))
+    r = next(_mergers(SphericalMixture(), X, np.eye(4), 1.0))
     assert r.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
 def test_numbers_are_split_between_two_groups_and_bits_by_the_one_others_depend_on():
     X = np.array([[0.0, 1.0], [0.1, -1.0], [9.0, 1.0], [9.1, -1.0]])
-    side = best_split(False, X, 1.0)[1].tolist()
+    side = SphericalMixture().best_split(X, 1.0)[1].tolist()
     assert side in ([True, True, False, False], [False, False, True, True])
     X = np.random.default_rng(0).integers(0, 2, (100, 6)).astype(float)
     X[:, 4] = 1 - X[:, 2]
-    assert best_split(True, X, 1.0)[1].tolist() == (X[:, 2] > 0.5).tolist()
+    assert BernoulliMixture().best_split(X, 1.0)[1].tolist() == (X[:, 2] > 0.5).tolist()
 
 
 def test_the_random_state_does_not_change_the_mixture():

@@ -41,7 +41,8 @@ def compiled_loss(x, y, net):
     theta = np.concatenate([part.ravel() for part in net])
     columns, targets = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     hidden, gradient = np.empty((len(net.b), len(x))), np.empty(len(theta))
-    found = _network.loss_and_gradient(columns, targets, theta, ALPHA, hidden, gradient)
+    none = np.empty((0, len(x)))
+    found = _network.loss_and_gradient(columns, targets, theta, ALPHA, hidden, gradient, none)
     return found, gradient
 
 

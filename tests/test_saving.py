@@ -27,7 +27,14 @@ import blockmdp as bm
 import blockmdp.saving
 from blockmdp import URL, OracleQ
 from blockmdp.decoders import FittedDecoder
-from blockmdp.oracles import fit_oracle, gmm, pca_dbscan_svm, pca_kmeans
+from blockmdp.oracles import (
+    AutoencoderSimHash,
+    SubspaceClustering,
+    fit_oracle,
+    gmm,
+    pca_dbscan_svm,
+    pca_kmeans,
+)
 from blockmdp.policy import Policy
 from blockmdp.saving import read_policy, write_policy
 
@@ -53,6 +60,8 @@ AGENTS = {
     "AgglomerativeClustering": lambda: fitted(AgglomerativeClustering(3)),
     "SpectralClustering": lambda: fitted(SpectralClustering(3)),
     "BayesianGaussianMixture": lambda: fitted(BayesianGaussianMixture(n_components=3)),
+    "SubspaceClustering": lambda: fitted(SubspaceClustering(3)),
+    "AutoencoderSimHash": lambda: fitted(AutoencoderSimHash()),
 }
 
 

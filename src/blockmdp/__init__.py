@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         tabulate,
     )
     from blockmdp.experiments import Results, Study
+    from blockmdp.families import Bits, Categories, Counts, Subspaces
     from blockmdp.learners import (
         E3,
         EULER,
@@ -86,7 +87,10 @@ __all__ = [
     "UCRL2",
     "URL",
     "Agent",
+    "Bits",
     "BlockMDP",
+    "Categories",
+    "Counts",
     "DelayedQ",
     "Digits",
     "Emission",
@@ -107,6 +111,7 @@ __all__ = [
     "Results",
     "StateAndLevel",
     "Study",
+    "Subspaces",
     "Successors",
     "Tabular",
     "UCBVITheory",
@@ -147,6 +152,7 @@ _NAMES = {
         "lock_digits lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim tabulate"
     ),
     "blockmdp.experiments": "Results Study",
+    "blockmdp.families": "Bits Categories Counts Subspaces",
     "blockmdp.learners": (
         "DelayedQ E3 EULER Learner OPSRL OracleQ PSRL PSRLTheory QLearning RLSVI RMAX UBEV "
         "UCBQ UCBVI UCBVITheory UCRL2"

@@ -40,7 +40,13 @@ _SCORES: dict[str, tuple[Any, dict[str, str]]] = {
     "network": (NetworkScores, {"W": "ud", "b": "u", "V": "ku", "c": "k"}),
     "constant": (ConstantPredictor, {}),
 }
-_TRUSTED = ["blockmdp.oracles.fitting.InductiveClusterer"]
+_TRUSTED = [
+    "blockmdp.oracles._network.Network",
+    "blockmdp.oracles.auto.AutoOracle",
+    "blockmdp.oracles.counts.CategoricalMixture",
+    "blockmdp.oracles.fitting.InductiveClusterer",
+    "blockmdp.oracles.simhash.AutoencoderSimHash",
+]
 
 
 def write_policy(

@@ -54,7 +54,8 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "oracle",
             "blockmdp.oracles",
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
-            "GaussianMixture DirichletMixture",
+            "GaussianMixture DirichletMixture PoissonMixture CategoricalMixture "
+            "IndependenceMixture SubspaceClustering AutoencoderSimHash",
         ),
         (
             "learner",

@@ -1,7 +1,7 @@
 """Unsupervised-learning oracles, which learn to decode observations.
 
-Any scikit-learn clusterer or mixture is an oracle. Here are the three of the paper, one that
-chooses a mixture by the data, and one that learns online.
+Any scikit-learn clusterer or mixture is an oracle. Here are the three of the paper's experiments,
+the others that it names, one that chooses among them by the data, and one that learns online.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
+from blockmdp.oracles.auto import AutoOracle
+from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.fitting import (
     FittedOracle,
@@ -22,22 +24,25 @@ from blockmdp.oracles.fitting import (
     check_is_oracle,
     fit_oracle,
 )
-from blockmdp.oracles.mixtures import (
-    AutoOracle,
-    BernoulliMixture,
-    GaussianMixture,
-    SphericalMixture,
-)
+from blockmdp.oracles.independence import IndependenceMixture
+from blockmdp.oracles.mixtures import BernoulliMixture, GaussianMixture, SphericalMixture
+from blockmdp.oracles.simhash import AutoencoderSimHash
+from blockmdp.oracles.subspaces import SubspaceClustering
 
 __all__ = [
     "AutoOracle",
+    "AutoencoderSimHash",
     "BernoulliMixture",
+    "CategoricalMixture",
     "DirichletMixture",
     "FittedOracle",
     "GaussianMixture",
     "IncrementalOracle",
+    "IndependenceMixture",
     "InductiveClusterer",
+    "PoissonMixture",
     "SphericalMixture",
+    "SubspaceClustering",
     "check_is_oracle",
     "fit_oracle",
     "gmm",

@@ -1,8 +1,10 @@
-"""Compiled loops of `BernoulliMixture` and `SphericalMixture`: expectation maximisation.
+"""Compiled loops of mixtures with independent coordinates: expectation maximisation.
 
-In both mixtures the coordinates of a component are independent, so log p(x, k) is
-b[k] + x . W[:, k] up to a term that all components share. Sums run row by row, so the same data
-give the same mixture for any number of threads.
+In such a mixture log p(x, k) is b[k] + x . W[:, k] up to a term that all components share. Sums
+run row by row, so the same data give the same mixture for any number of threads.
+
+Categories are counts too: the one-hot code of a category has as many Poisson counts with mean p as
+there are categories, and their probability is p times exp(-1), whatever p is.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import numpy as np
 
 from blockmdp.jit import jit
 
-__all__ = ["Fit", "em"]
+__all__ = ["BITS", "COUNTS", "REALS", "Fit", "Prior", "em"]
+
+REALS, BITS, COUNTS = 0, 1, 2  # what the coordinates are
+TINY = 1e-300  # the rate of a count that is always 0
 
 
 class Fit(NamedTuple):
@@ -22,9 +27,17 @@ class Fit(NamedTuple):
 
     log_weights: Any  # (K,)
     means: Any  # (K, d)
-    variance: float  # of every coordinate; 1 for bits
-    log_likelihood: float
+    variance: float  # of every coordinate; 1 for bits and counts
+    log_likelihood: float  # for counts, without the term that all components share
     n_iter: int
+
+
+class Prior(NamedTuple):
+    """What is added to the data of each component. Real numbers only use `variance`."""
+
+    sums: Any  # (d,), added to the sum of its rows
+    sizes: Any  # (d,), added to their number
+    variance: float
 
 
 class Components(NamedTuple):
@@ -37,17 +50,17 @@ class Components(NamedTuple):
 
 
 @jit
-def em(bits, x, r, prior, max_iter, tol):
+def em(kind, x, r, prior, max_iter, tol):
     """Iterate until the mean log-likelihood rises by less than `tol`; return a `Fit`.
 
-    bits: whether x (n, d) are bits; real numbers if not. r: (n, K) responsibilities to start from,
-    overwritten. prior: zeros and ones added to each bit of a component, or variance added.
+    kind: REALS, BITS or COUNTS. x: (n, d). r: (n, K) responsibilities to start from, overwritten.
+    prior: a `Prior`.
     """
     n, d = x.shape
     K = r.shape[1]
     components = Components(np.empty(K), np.empty((K, d)), np.empty((d, K)), np.empty(K))
     square = 0.0
-    if not bits:
+    if kind == REALS:
         for i in range(n):
             for j in range(d):
                 square += x[i, j] * x[i, j]
@@ -57,9 +70,9 @@ def em(bits, x, r, prior, max_iter, tol):
     n_iter = 0
     while n_iter < max_iter:
         n_iter += 1
-        variance = maximise(bits, x, square, r, prior, components)
+        variance = maximise(kind, x, square, r, prior, components)
         total = expect(x, components, r)
-        if not bits:
+        if kind == REALS:
             total -= 0.5 * square / variance + 0.5 * n * d * math.log(2.0 * math.pi * variance)
         if total - before < tol * n:
             break
@@ -68,7 +81,7 @@ def em(bits, x, r, prior, max_iter, tol):
 
 
 @jit
-def maximise(bits, x, square, r, prior, components):
+def maximise(kind, x, square, r, prior, components):
     """M step: set the components for given responsibilities; return the variance."""
     n, d = x.shape
     K = r.shape[1]
@@ -86,16 +99,21 @@ def maximise(bits, x, square, r, prior, components):
         log_weights[k] = math.log(size[k] / n)
         b[k] = log_weights[k]
         for j in range(d):
-            if bits:
-                means[k, j] = (means[k, j] + prior) / (size[k] + 2.0 * prior)
+            if kind == REALS:
+                means[k, j] /= size[k]
+                explained += size[k] * means[k, j] * means[k, j]
+                continue
+            means[k, j] = (means[k, j] + prior.sums[j]) / (size[k] + prior.sizes[j])
+            if kind == BITS:
                 W[j, k] = math.log(means[k, j]) - math.log(1.0 - means[k, j])
                 b[k] += math.log(1.0 - means[k, j])
             else:
-                means[k, j] /= size[k]
-                explained += size[k] * means[k, j] * means[k, j]
-    if bits:
+                means[k, j] = max(means[k, j], TINY)
+                W[j, k] = math.log(means[k, j])
+                b[k] -= means[k, j]
+    if kind != REALS:
         return 1.0
-    variance = max(square - explained, 0.0) / (n * d) + prior
+    variance = max(square - explained, 0.0) / (n * d) + prior.variance
     for k in range(K):
         for j in range(d):
             W[j, k] = means[k, j] / variance

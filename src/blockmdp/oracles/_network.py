@@ -1,5 +1,6 @@
-"""Compiled loops of the network of PCID: one hidden layer of logistic units, linear outputs.
+"""Compiled loops of the network of PCID and of the auto-encoder.
 
+It has one hidden layer of logistic units and linear outputs.
 The network is f(x) = V sigmoid(W x + b) + v, and its loss
 (sum of |f(x) - y|^2 + alpha (|W|^2 + |V|^2)) / 2n. L-BFGS (Nocedal and Wright 2006, Algorithm 7.5)
 minimises it. Points are stored by coordinates, (d, n): the inner loops run over points, so the
@@ -32,10 +33,11 @@ class Network(NamedTuple):
 
 
 @jit
-def train(x, y, units, alpha, max_iter, tol, key):
+def train(x, y, units, alpha, max_iter, tol, key, noise=0.0):
     """Fit a `Network` to x (n, d) and y (n, outputs).
 
-    It stops when no derivative is larger than `tol`. Parameters start uniformly within
+    Each hidden unit gets a number within `noise` of 0 added for each row, always the same. It stops
+    when no derivative is larger than `tol`. Parameters start uniformly within
     sqrt(2 / (inputs + outputs of their layer)) of 0 (Glorot and Bengio 2010), as in scikit-learn.
     """
     d, outputs = x.shape[1], y.shape[1]
@@ -44,7 +46,11 @@ def train(x, y, units, alpha, max_iter, tol, key):
         fans = d + units if i < units * (d + 1) else units + outputs
         theta[i] = (2.0 * uniform(key, i) - 1.0) * math.sqrt(2.0 / fans)
     columns, targets = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
-    minimise(columns, targets, units, alpha, max_iter, tol, theta)
+    added = np.empty((units if noise > 0.0 else 0, len(x)))
+    for m in range(len(added)):
+        for i in range(len(x)):
+            added[m, i] = (2.0 * uniform(key, len(theta) + m * len(x) + i) - 1.0) * noise
+    minimise(columns, targets, units, alpha, max_iter, tol, theta, added)
     return unpack(theta, d, units, outputs)
 
 
@@ -74,14 +80,17 @@ def unpack(theta, d, units, outputs):
 
 
 @jit
-def minimise(columns, targets, units, alpha, max_iter, tol, theta):
-    """Minimise the loss by L-BFGS. theta: all parameters, changed in place."""
+def minimise(columns, targets, units, alpha, max_iter, tol, theta, added):
+    """Minimise the loss by L-BFGS. theta: all parameters, changed in place.
+
+    added: (units, n), noise of the hidden units; (0, n) if there is none.
+    """
     size = len(theta)
     hidden = np.empty((units, columns.shape[1]))
     gradient = np.empty(size)
     S = np.empty((MEMORY, size))  # the last steps
     Y = np.empty((MEMORY, size))  # what they added to the gradient
-    loss = loss_and_gradient(columns, targets, theta, alpha, hidden, gradient)
+    loss = loss_and_gradient(columns, targets, theta, alpha, hidden, gradient, added)
     new_theta = np.empty(size)
     new_gradient = np.empty(size)
     for n in range(max_iter):
@@ -96,7 +105,7 @@ def minimise(columns, targets, units, alpha, max_iter, tol, theta):
         for _ in range(30):  # look for a t that meets the conditions of Wolfe, by bisection
             for i in range(size):
                 new_theta[i] = theta[i] + t * step[i]
-            new = loss_and_gradient(columns, targets, new_theta, alpha, hidden, new_gradient)
+            new = loss_and_gradient(columns, targets, new_theta, alpha, hidden, new_gradient, added)
             if new > loss + 1e-4 * t * slope:
                 high = t
             elif dot(step, new_gradient) < 0.9 * slope:
@@ -140,16 +149,17 @@ def direction(gradient, S, Y, n):
 
 
 @jit
-def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient):
+def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient, added):
     """Return the loss, and write its derivatives to `gradient`.
 
-    columns: (d, n). targets: (outputs, n). hidden: (units, n), overwritten.
+    columns: (d, n). targets: (outputs, n). hidden: (units, n), overwritten. added: see `minimise`.
     """
     d, n = columns.shape
     units, outputs = len(hidden), len(targets)
     net = unpack(theta, d, units, outputs)
     slope = unpack(gradient, d, units, outputs)
     activate(columns, net, hidden)
+    noisy = hidden + added if len(added) > 0 else hidden
     error = np.empty(n)
     squares = np.zeros(n)
     back = np.zeros((units, n))  # derivatives of the sum of squares / 2 by the hidden units
@@ -159,14 +169,14 @@ def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient):
             error[i] = net.v[o] - targets[o, i]
         for m in range(units):
             for i in range(n):
-                error[i] += net.V[o, m] * hidden[m, i]
+                error[i] += net.V[o, m] * noisy[m, i]
         slope.v[o] = total(error) / n
         for i in range(n):
             squares[i] += error[i] * error[i]
         for m in range(units):
             for i in range(n):
                 back[m, i] += net.V[o, m] * error[i]
-            slope.V[o, m] = (dot(hidden[m], error) + alpha * net.V[o, m]) / n
+            slope.V[o, m] = (dot(noisy[m], error) + alpha * net.V[o, m]) / n
             penalty += net.V[o, m] * net.V[o, m]
     for m in range(units):
         for i in range(n):

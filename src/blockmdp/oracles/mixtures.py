@@ -1,29 +1,22 @@
-"""Mixtures with compiled expectation maximisation, and an oracle that chooses one by the data."""
+"""Mixtures of bits and of Gaussians, with compiled expectation maximisation."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
+from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture as SklearnMixture
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.oracles._em import Fit, em
+from blockmdp.oracles._em import BITS, REALS, Fit, Prior, em
 from blockmdp.oracles._gaussian import TYPES, GaussianFit, best_of_starts
-from blockmdp.oracles.scores import LinearScores, to_scores
 
-__all__ = ["AutoOracle", "BernoulliMixture", "GaussianMixture", "SphericalMixture"]
+__all__ = ["BernoulliMixture", "GaussianMixture", "Mixture", "SphericalMixture"]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +27,7 @@ class InvalidParameterError(ValueError):
     """
 
 
-class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
+class Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     """What the mixtures share: everything but the distribution of a component."""
 
     n_components: int
@@ -42,7 +35,8 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     max_iter: int
     tol: float
     random_state: Any
-    _bits: bool
+    _kind: int = REALS
+    _degrees: Any = 1.0  # parameters of a component for each column that `em` sees
 
     def fit(self, X: Any, y: None = None) -> Any:
         """Learn from a data set.
@@ -77,7 +71,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _best_fit(self, X: Array, random: Any) -> Any:
         fits = [
-            self._em(X, initial_responsibilities(X, self.n_components, random))
+            self._em(X, initial_responsibilities(self._even(X), self.n_components, random))
             for _ in range(self.n_init)
         ]
         return max(fits, key=lambda fit: fit.log_likelihood)
@@ -85,8 +79,9 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _em(self, X: Array, r: Array, max_iter: int | None = None, tol: float | None = None) -> Fit:
         max_iter = self.max_iter if max_iter is None else max_iter
         tol = self.tol if tol is None else tol
-        fit: Fit = em(self._bits, X, r, self._prior(), max_iter, tol)
-        return fit
+        fit: Fit = em(self._kind, X, r, self._prior(X), max_iter, tol)
+        shared = self._shared_likelihood(X)
+        return fit._replace(log_likelihood=fit.log_likelihood + shared) if shared else fit
 
     def _set_parameters(self, fit: Fit) -> None:
         self.means_, self.variance_ = fit.means, fit.variance
@@ -94,11 +89,44 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_ = np.exp(fit.log_weights)
         self.weights_ /= self.weights_.sum()
 
-    def _prior(self) -> float:
+    def _prior(self, X: Array) -> Prior:
+        """Return what is added to the data X of each component."""
         raise NotImplementedError
+
+    def _shared_likelihood(self, X: Array) -> float:
+        """Return the part of the log-likelihood that `em` leaves out."""
+        return 0.0
+
+    def _even(self, X: Array) -> Array:
+        """Return the rows such that noise is about the same everywhere."""
+        return X
 
     def _validated(self, X: Any, reset: bool) -> Array:
         return np.ascontiguousarray(validate_data(self, X, dtype=np.float64, reset=reset))
+
+    # What the search of `AutoOracle` needs: here for real numbers.
+    def gains(self, means: Array, mean: Array, variance: float) -> Array:
+        """Return what a row gains by the means of its component, (K, d), over one mean (d,)."""
+        return np.asarray((means - mean) ** 2 / (2 * variance), np.float64)
+
+    def best_split(self, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
+        """Split the rows of one component in two; return roughly what that gains, and the side of
+        each row.
+        """
+        n = len(X)
+        centred = X - X.mean(axis=0)
+        if n < X.shape[1]:
+            along = np.linalg.eigh(centred @ centred.T)[1][:, -1]
+        else:
+            along = centred @ np.linalg.eigh(centred.T @ centred / n)[1][:, -1]
+        between, side = best_cut_of(along)
+        return between / (2 * variance), side
+
+    def costs(self, N: Array, M: Array, variance: float) -> Array:
+        """Return minus the log-likelihood of N rows (K,) with sums M (K, d), each as one component,
+        without the part that does not depend on how rows are grouped.
+        """
+        return np.asarray(-0.5 * (M**2).sum(axis=1) / (N * variance), np.float64)
 
     def linear_scores(self) -> tuple[Array, Array] | None:
         """Return the linear scores by which `predict` chooses labels.
@@ -214,7 +242,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.fit(X).predict(X), np.int64)
 
 
-class BernoulliMixture(_Mixture):
+class BernoulliMixture(Mixture):
     """Mixture of independent bits.
 
     Parameters
@@ -259,7 +287,7 @@ class BernoulliMixture(_Mixture):
     (20, 0)
     """
 
-    _bits = True
+    _kind = BITS
 
     def __init__(
         self,
@@ -280,8 +308,9 @@ class BernoulliMixture(_Mixture):
         self.prior = prior
         self.random_state = random_state
 
-    def _prior(self) -> float:
-        return float(self.prior)
+    def _prior(self, X: Array) -> Prior:
+        d = X.shape[1]
+        return Prior(np.full(d, float(self.prior)), np.full(d, 2.0 * float(self.prior)), 0.0)
 
     def _validated(self, X: Any, reset: bool) -> Array:
         x = super()._validated(X, reset)
@@ -301,12 +330,24 @@ class BernoulliMixture(_Mixture):
         """
         return super().linear_scores() if self._fitted_to_bits else None
 
+    def gains(self, means: Array, mean: Array, variance: float) -> Array:
+        p, q = means, np.clip(mean, 1e-12, 1 - 1e-12)
+        gain = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+        return np.asarray(gain, np.float64)
+
+    def best_split(self, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
+        return dependent_bit(X)
+
+    def costs(self, N: Array, M: Array, variance: float) -> Array:
+        p = np.clip(M / N[:, None], 1e-9, 1 - 1e-9)
+        return np.asarray(-N * (p * np.log(p) + (1 - p) * np.log(1 - p)).sum(axis=1), np.float64)
+
     def _scores(self) -> tuple[Array, Array]:
         W = np.log(self.means_) - np.log1p(-self.means_)
         return W, np.log1p(-self.means_).sum(axis=1) + np.log(self.weights_)
 
 
-class SphericalMixture(_Mixture):
+class SphericalMixture(Mixture):
     """Mixture of Gaussians that share one variance in all coordinates.
 
     Parameters
@@ -351,8 +392,6 @@ class SphericalMixture(_Mixture):
     0.1
     """
 
-    _bits = False
-
     def __init__(
         self,
         n_components: int = 3,
@@ -370,8 +409,8 @@ class SphericalMixture(_Mixture):
         self.reg_covar = reg_covar
         self.random_state = random_state
 
-    def _prior(self) -> float:
-        return float(self.reg_covar)
+    def _prior(self, X: Array) -> Prior:
+        return Prior(np.empty(0), np.empty(0), float(self.reg_covar))
 
     def _scores(self) -> tuple[Array, Array]:
         W = self.means_ / self.variance_
@@ -383,7 +422,7 @@ class SphericalMixture(_Mixture):
         return -0.5 * (X**2).sum(axis=1, keepdims=True) / self.variance_ - log_scale
 
 
-class GaussianMixture(_Mixture):
+class GaussianMixture(Mixture):
     """Mixture of Gaussians, as scikit-learn's and faster.
 
     Parameters
@@ -436,8 +475,6 @@ class GaussianMixture(_Mixture):
     >>> np.sqrt(mixture.covariances_[:, 0, 0]).round(1)
     array([0.1, 0.1, 0.1])
     """
-
-    _bits = False
 
     def __init__(
         self,
@@ -526,217 +563,6 @@ class GaussianMixture(_Mixture):
         return np.asarray(c - 0.5 * away, np.float64)
 
 
-class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Mixture whose kind and number of labels are chosen by the data.
-
-    Bits get a mixture of bits. Other numbers get a mixture of Gaussians, which share one variance
-    or one full covariance. An observation is labelled with the component under which it is most
-    probable, no matter how common that component was: how often one policy visits a state says
-    nothing about the next policy.
-
-    Parameters
-    ----------
-    max_labels : int, default=200
-        Largest number of labels.
-    caution : float, default=1.5
-        Log-likelihood (in nats) that a parameter must gain to be worth its cost, plus log d.
-        Smaller values give more labels.
-    random_state : int, RandomState or None, default=None
-        Seed of scikit-learn's estimators, where they are tried (a full covariance, k-means).
-
-    Attributes
-    ----------
-    estimator_ : estimator
-        The mixture that was chosen, or a Pipeline with k-means where none could be fitted.
-    labels_ : ndarray of shape (n,)
-        Labels of the data.
-    n_labels_ : int
-        Number of labels.
-    path_ : list of (int, float)
-        Number of labels and penalised log-likelihood after each step.
-
-    See Also
-    --------
-    DirichletMixture : Learns online.
-    images : A pipeline for images that ends in this oracle.
-
-    Notes
-    -----
-    The search starts with one component. It splits a component whose coordinates depend on each
-    other: bits by the bit on which another one depends most, numbers across their first principal
-    direction. Then it merges components. Each step is kept if the log-likelihood gains more than
-    the additional parameters cost.
-
-    If some rows of real numbers are equal, the data were drawn from a finite collection, such as
-    images. How often each was drawn does not tell which are alike, so each counts once.
-
-    Examples
-    --------
-    >>> import blockmdp as bm
-    >>> from blockmdp.oracles import AutoOracle
-    >>> m = bm.lock_gaussian(horizon=10, sigma=0.2)
-    >>> X = np.concatenate([m.sample(1, state, n=50) for state in range(3)])
-    >>> AutoOracle().fit(X).n_labels_
-    3
-    """
-
-    def __init__(
-        self, max_labels: int = 200, *, caution: float = 1.5, random_state: Any = None
-    ) -> None:
-        self.max_labels = max_labels
-        self.caution = caution
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: None = None) -> AutoOracle:
-        """Learn from a data set.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Observations.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        AutoOracle
-            The estimator itself.
-        """
-        everything = X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
-        bits = bool(np.isin(X, (0.0, 1.0)).all())
-        X = X if bits else self._distinct(X)
-        best, score = self._search(X, BernoulliMixture() if bits else SphericalMixture())
-        if not bits:
-            tied, tied_score = self._tied(X, best)
-            if tied_score > score:
-                best, score = tied, tied_score
-        if not np.isfinite(score):
-            clusters = KMeans(min(3, len(np.unique(X, axis=0))), n_init=10,
-                              random_state=self.random_state)  # fmt: skip
-            best = make_pipeline(StandardScaler(), PCA(min(3, *X.shape)), clusters).fit(X)
-        else:
-            best.weights_ = np.full(best.n_components, 1.0 / best.n_components)
-        self.estimator_ = best
-        last = best[-1] if hasattr(best, "steps") else best
-        self.n_labels_ = int(getattr(last, "n_clusters", 0) or last.n_components)
-        self.labels_ = np.asarray(best.predict(everything), np.int64)
-        return self
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Label observations.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Observations.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Their labels.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(self.estimator_.predict(X), np.int64)
-
-    def linear_scores(self) -> tuple[Array, Array] | None:
-        """Return the linear scores by which `predict` chooses labels.
-
-        Returns
-        -------
-        tuple of ndarray, or None
-            W (n_labels, d) and b (n_labels,): the label of x is the k with the largest
-            W[k] . x + b[k]. None if `predict` is not linear.
-        """
-        check_is_fitted(self)
-        scores = to_scores(self.estimator_)
-        return (scores.W, scores.b) if isinstance(scores, LinearScores) else None
-
-    def _distinct(self, X: Array) -> Array:
-        """Return each row once, if some repeat and there are too many to be labels themselves."""
-        distinct = np.unique(X, axis=0)
-        return distinct if self.max_labels < len(distinct) < len(X) else X
-
-    def _search(self, X: Array, mixture: _Mixture) -> tuple[Any, float]:
-        """Split while that is worth it, then merge; return the mixture and its score."""
-        now = self._candidate(X, mixture, np.ones((len(X), 1)))
-        self.path_ = [(1, now.score)]
-        for moves in (_splits, _mergers):
-            better: _Candidate | None = now
-            while better is not None:
-                now, better = better, None
-                for r in moves(mixture._bits, X, now.r, now.fit.variance):
-                    candidate = self._candidate(X, mixture, r)
-                    if candidate.score > now.score and r.shape[1] <= self.max_labels:
-                        better = candidate
-                        self.path_.append((r.shape[1], candidate.score))
-                        break
-        mixture.n_components = now.r.shape[1]
-        mixture._validated(X, reset=True)
-        mixture._set_parameters(mixture._em(X, now.r))
-        return mixture, now.score
-
-    def _candidate(self, X: Array, mixture: _Mixture, r: Array) -> _Candidate:
-        fit = mixture._em(X, r, max_iter=50, tol=1e-4)
-        penalty = self._penalty(mixture._bits, len(X), fit)
-        return _Candidate(r, fit, float(fit.log_likelihood) - penalty)
-
-    def _penalty(self, bits: bool, n: int, fit: Fit) -> float:
-        """Return the cost of the parameters: of each mean that differs from that of all data, what
-        it gains but at most a price, and more if there are few data.
-        """
-        K, d = fit.means.shape
-        weights = np.exp(fit.log_weights)
-        all_data = weights @ fit.means
-        if bits:
-            p, q = fit.means, np.clip(all_data, 1e-12, 1 - 1e-12)
-            gain = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
-        else:
-            gain = (fit.means - all_data) ** 2 / (2 * fit.variance)
-        price = self.caution + math.log(d)
-        parameters = np.minimum(n * weights[:, None] * gain / price, 1.0).sum() + K - 1
-        return self._cost(price, parameters, n * d)
-
-    @staticmethod
-    def _cost(price: float, parameters: float, numbers: int) -> float:
-        left = numbers - parameters - 1
-        return price * parameters * numbers / left if left > 0 else math.inf
-
-    def _tied(self, X: Array, spherical: Any) -> tuple[Any, float]:
-        """Return a mixture with one full covariance, started from the spherical one, and its score;
-        -inf if that is not worth it.
-        """
-        n, d = X.shape
-        k = spherical.n_components
-        parameters = k * d + k - 1 + d * (d + 1) // 2
-        penalty = self._cost(self.caution, parameters, n * d)
-        if n < 4 * d:
-            return None, -math.inf
-        residuals = X - spherical.means_[spherical._joint(X).argmax(axis=1)]
-        covariance = residuals.T @ residuals / n + spherical.reg_covar * np.eye(d)
-        gain = 0.5 * n * (d * math.log(spherical.variance_) - np.linalg.slogdet(covariance)[1])
-        if gain < self.caution * d * (d + 1) / 2:
-            return None, -math.inf
-        tied = SklearnMixture(
-            k, covariance_type="tied", means_init=spherical.means_, random_state=self.random_state
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            try:
-                tied.fit(X)
-            except ValueError:
-                return None, -math.inf
-        return tied, float(tied.score(X)) * n - penalty
-
-
-class _Candidate(NamedTuple):
-    """A mixture in the search: responsibilities (n, K), parameters, penalised log-likelihood."""
-
-    r: Array
-    fit: Fit
-    score: float
-
-
 def initial_responsibilities(X: Array, K: int, random: Any) -> Array:
     """Draw K rows far from each other, as k-means++ does, and assign each row to the nearest;
     return responsibilities (n, K).
@@ -762,45 +588,11 @@ def initial_responsibilities(X: Array, K: int, random: Any) -> Array:
     return r
 
 
-TRIES = 4  # splits or mergers tried before the search stops
-
-
-def _splits(bits: bool, X: Array, r: Array, variance: float) -> Iterator[Array]:
-    """Yield responsibilities with one more component, the most promising first."""
-    owner = r.argmax(axis=1)
-    promising = []
-    for k in range(r.shape[1]):
-        rows = np.flatnonzero(owner == k)
-        if len(rows) >= 2:
-            gain, side = best_split(bits, X[rows], variance)
-            promising.append((gain, k, rows[side]))
-    for _, k, rows in sorted(promising, key=lambda p: -p[0])[:TRIES]:
-        new = np.zeros(len(X))
-        new[rows] = r[rows, k]
-        split = np.column_stack([r, new])
-        split[rows, k] = 0.0
-        yield np.ascontiguousarray(split)
-
-
-def best_split(bits: bool, X: Array, variance: float) -> tuple[float, NDArray[np.bool_]]:
-    """Split the rows of one component in two; return roughly what that gains, and the side of each
-    row.
-    """
-    if bits:
-        return dependent_bit(X)
-    n = len(X)
-    centred = X - X.mean(axis=0)
-    if n < X.shape[1]:
-        along = np.linalg.eigh(centred @ centred.T)[1][:, -1]
-    else:
-        along = centred @ np.linalg.eigh(centred.T @ centred / n)[1][:, -1]
-    between, side = best_cut_of(along)
-    return between / (2 * variance), side
-
-
-def dependent_bit(X: Array) -> tuple[float, NDArray[np.bool_]]:
+def dependent_bit(
+    X: Array, group: NDArray[np.int64] | None = None
+) -> tuple[float, NDArray[np.bool_]]:
     """Find the bit that depends most on another one; return roughly what splitting the rows by its
-    value gains, and its value in each row.
+    value gains, and its value in each row. Bits of the same group (d,) are not compared.
     """
     n = len(X)
     centred = X - X.mean(axis=0)
@@ -808,6 +600,8 @@ def dependent_bit(X: Array) -> tuple[float, NDArray[np.bool_]]:
     spread = np.sqrt(np.maximum(np.diag(C), 1e-12))
     C /= np.outer(spread, spread)
     np.fill_diagonal(C, 0.0)
+    if group is not None:
+        C[group[:, None] == group] = 0.0
     z = n * np.maximum(C.max(axis=1), -C.min(axis=1)) ** 2  # roughly chi^2, of pairs of bits
     return float(z.max()) / 2, X[:, int(z.argmax())] > 0.5
 
@@ -822,26 +616,3 @@ def best_cut_of(along: Array) -> tuple[float, NDArray[np.bool_]]:
     between = np.cumsum(order)[:-1] ** 2 * n / (size * (n - size))
     cut = int(between.argmax())
     return float(between[cut]), along > (order[cut] + order[cut + 1]) / 2
-
-
-def _mergers(bits: bool, X: Array, r: Array, variance: float) -> Iterator[Array]:
-    """Yield responsibilities in which two components are one, the least loss first."""
-    n = len(X)
-    size, sums = r.sum(axis=0), r.T @ X
-
-    def cost(N: Array, M: Array) -> Array:
-        """Return minus the log-likelihood of N rows with sums M as one component."""
-        N = np.maximum(N, 1e-9)
-        share = -N * np.log(N / n)
-        if not bits:
-            return np.asarray(share - 0.5 * (M**2).sum(axis=1) / (N * variance))
-        p = np.clip(M / N[:, None], 1e-9, 1 - 1e-9)
-        return np.asarray(share - N * (p * np.log(p) + (1 - p) * np.log(1 - p)).sum(axis=1))
-
-    i, j = np.triu_indices(r.shape[1], 1)
-    alone = cost(size, sums)
-    loss = cost(size[i] + size[j], sums[i] + sums[j]) - alone[i] - alone[j]
-    for pair in loss.argsort(kind="stable")[:TRIES]:
-        merged = r.copy()
-        merged[:, i[pair]] += merged[:, j[pair]]
-        yield np.ascontiguousarray(np.delete(merged, j[pair], axis=1))

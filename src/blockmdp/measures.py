@@ -397,7 +397,7 @@ def recovers(
     used = one[one >= 0]
     is_one = bool((labels == one)[reached].all()) and len(np.unique(used)) == len(used)
     if is_one and (P[:1] == P).all():
-        known = (reached[:-1] & ~ends).any(axis=0)
+        known = np.asarray((reached[:-1] & ~ends).any(axis=0))
         return _agree(P[0], counts.sum(axis=0), one, one, known, tolerance)
     return len(counts) == mdp.horizon and all(
         _agree(P[h], counts[h], labels[h], labels[h + 1], reached[h] & ~ends, tolerance)

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
+from blockmdp.oracles.controlled import ControlledMixture
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.fitting import (
     FittedOracle,
@@ -32,6 +33,7 @@ from blockmdp.oracles.mixtures import (
 __all__ = [
     "AutoOracle",
     "BernoulliMixture",
+    "ControlledMixture",
     "DirichletMixture",
     "FittedOracle",
     "GaussianMixture",

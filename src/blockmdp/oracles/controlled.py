@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.scores import LinearScores
 
-__all__ = ["ControlledMixture", "influence"]
+__all__ = ["ControlledMixture", "Patterns", "influence"]
 
 Bits = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -138,6 +138,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ControlledMixture
             The estimator itself.
         """
+        X = validate_data(self, X, dtype=np.float64)
         self._reset()
         self.mixture_.fit(X)
         self._keep(X)
@@ -158,6 +159,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ControlledMixture
             The estimator itself.
         """
+        X = self._validated(X, reset=not self._has_begun())
         if not hasattr(self, "mixture_"):
             self._reset()
         labels = self.labels_
@@ -208,6 +210,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Their labels.
         """
         check_is_fitted(self, "mixture_")
+        X = self._validated(X, reset=False)
         if self.explores_:
             return np.zeros(len(X), np.int64)
         return self.mixture_.predict(self._visible(X))
@@ -301,17 +304,20 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._due = FIRST
         self._changed = NONE
 
+    _validated = DirichletMixture._validated
+
+    def _has_begun(self) -> bool:
+        return hasattr(self, "mixture_") and self._n > 0
+
     def _new_mixture(self) -> None:
         self.mixture_: Any = DirichletMixture(self.concentration, self.max_labels, self.memory)
 
     def _visible(self, X: Any) -> Any:
-        return X if not self._n or self.kept_.all() else np.asarray(X)[:, self.kept_]
+        return X if not self._n or self.kept_.all() else X[:, self.kept_]
 
     def _keep(self, X: Any) -> None:
         """Keep observations, to learn from them again if other bits are visible."""
-        X = np.asarray(X)
         if not self._n:
-            self.n_features_in_ = X.shape[1]
             self.kept_ = np.ones(X.shape[1], np.bool_)
             self.controlled_ = np.zeros(X.shape[1], np.bool_)
         self._n += len(X)
@@ -355,7 +361,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.unpackbits(past[0], axis=1, count=self.n_features_in_)[:, self.kept_]
         _, counts = np.unique(np.packbits(rows, axis=1), axis=0, return_counts=True)
         if len(counts) < self.max_labels and (counts == 1).sum() <= NEW * len(rows):
-            self.mixture_ = Patterns().partial_fit(rows)
+            self.mixture_ = Patterns().partial_fit(rows)  # exact, and fast
             return
         self._new_mixture()
         for first in range(0, len(rows), CHUNK):
@@ -374,8 +380,8 @@ class Patterns:
     """
 
     def __init__(self) -> None:
-        self._number: dict[bytes, int] = {}
-        self._patterns: list[NDArray[np.float64]] = []
+        self._number: dict[str, int] = {}
+        self._patterns = np.zeros((0, 0))
         self.labels_ = NONE
 
     @property
@@ -385,23 +391,23 @@ class Patterns:
 
     def partial_fit(self, X: Any) -> Patterns:
         """Learn from more observations (n, d)."""
-        rows = np.ascontiguousarray(np.asarray(X) > 0.5)
-        labels = [self._number.setdefault(row.tobytes(), self.n_labels_) for row in rows]
-        for row, label in zip(rows, labels):
-            if label == len(self._patterns):
-                self._patterns.append(row.astype(np.float64))
-        self.labels_ = np.concatenate([self.labels_, np.array(labels, np.int64)])
+        names = [row.tobytes().decode("latin-1") for row in _packed(X)]
+        labels = np.array([self._number.setdefault(name, self.n_labels_) for name in names])
+        known = len(self._patterns)
+        if self.n_labels_ > known:
+            first = [int((labels == k).argmax()) for k in range(known, self.n_labels_)]
+            new = np.asarray(X, np.float64)[first]
+            self._patterns = np.concatenate([self._patterns.reshape(known, new.shape[1]), new])
+        self.labels_ = np.concatenate([self.labels_, labels])
         return self
 
     def predict(self, X: Any) -> Ints:
         """Return the labels (n,) of observations (n, d)."""
-        W, b = self.linear_scores()
-        return np.asarray(LinearScores(W, b).predict(np.asarray(X, np.float64)), np.int64)
+        return np.asarray(LinearScores(*self.linear_scores()).predict(X), np.int64)
 
     def linear_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return weights (n_labels, d) and intercepts (n_labels,): bits in common."""
-        patterns = np.array(self._patterns)
-        return 2 * patterns - 1, -patterns.sum(axis=1)
+        return 2 * self._patterns - 1, -self._patterns.sum(axis=1)
 
     def changed_labels(self) -> Ints:
         """Return that no label has changed."""

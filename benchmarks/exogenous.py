@@ -1,4 +1,4 @@
-"""Which agents recover exogenous Block MDPs, by the test of the STEEL paper, and after how many steps.
+"""After how many steps exogenous Block MDPs are recovered, by the test of the STEEL paper.
 
     python -m benchmarks.exogenous                       # all problems, 20 seeds
     python -m benchmarks.exogenous --only multi_maze --seeds 5
@@ -21,7 +21,7 @@ import numpy as np
 import blockmdp as bm
 from blockmdp.oracles import ControlledMixture
 
-SAMPLES = 20  # fresh observations of each state at each level
+SAMPLES = 10  # fresh observations of each state at each level
 
 
 class Setting(NamedTuple):
@@ -40,7 +40,7 @@ def maze(distractors: int) -> Setting:
     def agent() -> Any:
         return bm.OnlineURL(ControlledMixture(), bm.PSRL(stationary=True), pool_levels=True)
 
-    return Setting(lambda seed: bm.multi_maze(distractors, seed=seed), agent, 200, 4_000)
+    return Setting(lambda seed: bm.multi_maze(distractors, seed=seed), agent, 500, 10_000)
 
 
 def chain(states: int) -> Setting:
@@ -75,7 +75,8 @@ def run(setting: Setting, seed: int) -> tuple[bool, int, int]:
     while True:
         agent = agent.fit_more(episodes - done) if done else agent.fit(m, episodes, seed=seed)
         done = episodes
-        is_right = agent.value(SAMPLES) >= 0.99 * m.optimal_value()
+        enough = 0.99 * m.optimal_value()
+        is_right = agent.value(2) >= enough and agent.value(SAMPLES) >= enough  # 2 are fast
         if is_right and setting.whole_model:
             is_right = agent.recovers(samples=SAMPLES)
         if is_right or done >= setting.most:

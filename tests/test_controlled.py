@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -86,6 +86,22 @@ def test_without_bits_or_actions_the_labels_are_those_of_the_mixture() -> None:
         assert all(map(np.array_equal, one.linear_scores(), other.linear_scores()))
 
 
+def test_exploring_ends_where_observations_are_no_longer_bits() -> None:
+    m = bm.noisy_chain(3, 40, horizon=20, seed=1)
+    before, after, actions = random_steps(m, 40)
+    oracle = ControlledMixture()
+    for i in range(0, 800, 20):
+        x, y = before[i : i + 20], after[i : i + 20]
+        oracle.see_actions(y, x, np.zeros(20, int), actions[i : i + 20])
+        oracle.partial_fit(np.concatenate([x[:1], y]).astype(float))
+    assert oracle.explores_
+    assert oracle.n_labels_ == 1
+    oracle.partial_fit(np.full((3, 40), 0.5))
+    assert not oracle.explores_
+    assert len(oracle.labels_) == 40 * 21 + 3
+    assert oracle.kept_.all()
+
+
 @pytest.mark.parametrize("make", [bm.comblock, bm.lock_bernoulli, bm.lock_gaussian])
 def test_an_agent_loses_nothing_where_nothing_moves_on_its_own(make: Any) -> None:
     m = make(horizon=5, seed=3)
@@ -138,11 +154,12 @@ def test_every_engine_and_a_fit_in_pieces_give_the_same_result(tmp_path: Path) -
 
 def test_patterns_know_a_state_from_its_first_visit_on() -> None:
     X = np.eye(4)[[2, 0, 2, 1]]
-    patterns = Patterns().partial_fit(X[:2]).partial_fit(X[2:])
+    patterns = Patterns(3).partial_fit(X[:2]).partial_fit(X[2:])
     assert patterns.labels_.tolist() == [0, 1, 0, 2]
     assert patterns.n_labels_ == 3
     assert patterns.predict(np.eye(4)[[0, 1, 2]]).tolist() == [1, 2, 0]
     assert patterns.predict(np.array([[0.0, 1, 0, 1]])).tolist() == [2]  # most in common
+    assert patterns.partial_fit(np.array([[0.0, 1, 0, 1]])).labels_[-1] == 2  # there are 3 at most
     assert len(patterns.changed_labels()) == 0
     assert patterns.trusted_labels().all()
 
@@ -150,7 +167,7 @@ def test_patterns_know_a_state_from_its_first_visit_on() -> None:
 class Spy(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """An oracle of one's own that looks at actions: odd and even observations have two labels."""
 
-    seen: list[tuple[Any, ...]] = []
+    seen: ClassVar[list[tuple[Any, ...]]] = []
     explores_ = False
 
     def fit(self, X: Any, y: None = None) -> Spy:

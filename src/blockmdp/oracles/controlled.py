@@ -162,8 +162,8 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = self._validated(X, reset=not self._has_begun())
         if not hasattr(self, "mixture_"):
             self._reset()
-        labels = self.labels_
-        changed = self._decide()
+        self._are_bits &= self._is_settled or _are_bits(X)
+        labels, changed = self.labels_, self._decide()
         if not self.explores_:
             if changed:
                 self._relearn()
@@ -191,8 +191,10 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "mixture_"):
             self._reset()
+        if self._is_settled or not len(X):
+            return
         self._are_bits &= _are_bits(X) and _are_bits(before)
-        if self._are_bits and not self._is_settled and len(X):
+        if self._are_bits:
             self._steps.append((_packed(before), _packed(X), np.asarray(actions)))
             self._n_steps += len(X)
 
@@ -213,7 +215,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = self._validated(X, reset=False)
         if self.explores_:
             return np.zeros(len(X), np.int64)
-        return self.mixture_.predict(self._visible(X))
+        return np.asarray(self.mixture_.predict(self._visible(X)))
 
     def changed_labels(self) -> Ints:
         """Return which earlier observations the last `partial_fit` relabelled.
@@ -284,7 +286,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Labels of all observations so far."""
         if not self._n or self.explores_:
             return np.zeros(self._n, np.int64)
-        return self.mixture_.labels_
+        return np.asarray(self.mixture_.labels_)
 
     @property
     def n_labels_(self) -> int:
@@ -321,29 +323,30 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self.kept_ = np.ones(X.shape[1], np.bool_)
             self.controlled_ = np.zeros(X.shape[1], np.bool_)
         self._n += len(X)
-        self._are_bits &= _are_bits(X)
-        if self._are_bits:
-            self._past.append(_packed(X))
+        if self._is_settled:
+            self._past = []
         else:
-            self._past, self._steps = [], []
+            self._past.append(_packed(X))
 
     def _decide(self) -> bool:
         """Decide whether to explore, and which bits to keep. Return whether labels change."""
-        if not self._are_bits or self._is_settled or self._n_steps < self._due:
+        if self._is_settled or (self._are_bits and self._n_steps < self._due):
             return False
+        if not self._are_bits:
+            was, self.explores_, self._is_settled, self._steps = self.explores_, False, True, []
+            return was
         self._due = math.ceil(GROWTH * self._n_steps)
-        steps = self._steps = [tuple(np.concatenate(each) for each in zip(*self._steps))]
-        before, after = (
-            np.unpackbits(each, axis=1, count=self.n_features_in_) for each in steps[0][:2]
-        )
+        x, y, actions = (np.concatenate(each) for each in zip(*self._steps))
+        self._steps = [(x, y, actions)]
+        before, after = (np.unpackbits(each, axis=1, count=self.n_features_in_) for each in (x, y))
         if not self.explores_:
             if not _moves_on_its_own(before, after, self.mixture_.predict(after)):
                 self._is_settled = self._n_steps >= self.max_steps
                 return False
             self.explores_, self._steps, self._n_steps, self._due = True, [], 0, FIRST
             return True
-        found, rarer = influence(before, after, steps[0][2], self.error)
-        decided = np.count_nonzero(found | (rarer >= self.min_count))
+        found, rarer = influence(before, after, actions, self.error)
+        decided = int(np.count_nonzero(found | (rarer >= self.min_count)))
         newly, self._n_decided = decided - self._n_decided, decided
         varied = np.count_nonzero(rarer)
         is_done = found.any() and decided >= DECIDED * varied and newly <= NEWLY * varied
@@ -361,7 +364,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.unpackbits(past[0], axis=1, count=self.n_features_in_)[:, self.kept_]
         _, counts = np.unique(np.packbits(rows, axis=1), axis=0, return_counts=True)
         if len(counts) < self.max_labels and (counts == 1).sum() <= NEW * len(rows):
-            self.mixture_ = Patterns().partial_fit(rows)  # exact, and fast
+            self.mixture_ = Patterns(self.max_labels).partial_fit(rows)  # exact, and fast
             return
         self._new_mixture()
         for first in range(0, len(rows), CHUNK):
@@ -373,13 +376,19 @@ class Patterns:
 
     Where controlled bits have no noise, this knows a state from its first visit on.
 
+    Parameters
+    ----------
+    max_labels : int
+        Largest number of labels.
+
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
         Labels of all observations so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_labels: int) -> None:
+        self.max_labels = max_labels
         self._number: dict[str, int] = {}
         self._patterns = np.zeros((0, 0))
         self.labels_ = NONE
@@ -391,13 +400,18 @@ class Patterns:
 
     def partial_fit(self, X: Any) -> Patterns:
         """Learn from more observations (n, d)."""
-        names = [row.tobytes().decode("latin-1") for row in _packed(X)]
-        labels = np.array([self._number.setdefault(name, self.n_labels_) for name in names])
-        known = len(self._patterns)
-        if self.n_labels_ > known:
-            first = [int((labels == k).argmax()) for k in range(known, self.n_labels_)]
-            new = np.asarray(X, np.float64)[first]
-            self._patterns = np.concatenate([self._patterns.reshape(known, new.shape[1]), new])
+        X = np.asarray(X, np.float64)
+        if not self._number:
+            self._patterns = np.zeros((0, X.shape[1]))
+        labels = np.empty(len(X), np.int64)
+        for i, row in enumerate(_packed(X)):
+            name = row.tobytes().decode("latin-1")
+            if name not in self._number and self.n_labels_ == self.max_labels:
+                labels[i] = self.predict(X[i : i + 1])[0]
+                continue
+            labels[i] = k = self._number.setdefault(name, self.n_labels_)
+            if k == len(self._patterns):
+                self._patterns = np.concatenate([self._patterns, X[i : i + 1]])
         self.labels_ = np.concatenate([self.labels_, labels])
         return self
 
@@ -482,7 +496,7 @@ def _surprise(n: Any, taken: Any, expected: Any) -> NDArray[np.float64]:
         one = np.where(taken > 0, taken * np.log(taken / expected), 0.0)
         rest = n - taken
         other = np.where(rest > 0, rest * np.log(rest / (n - expected)), 0.0)
-    return np.nan_to_num(one + other, nan=0.0, posinf=0.0)
+    return np.asarray(np.nan_to_num(one + other, nan=0.0, posinf=0.0))
 
 
 def _matrix(bits: Bits) -> Any:

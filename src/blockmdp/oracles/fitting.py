@@ -171,8 +171,8 @@ class IncrementalOracle(Protocol):
     If its attribute `explores_` is True, the agent acts at random in the next episode. See
     `ControlledMixture`.
 
-    With a method `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is learnt
-    is a pair of matrices, which runs compiled and is saved without skops.
+    With a method `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is
+    learnt is a pair of matrices, which runs compiled and is saved without skops.
 
     Examples
     --------

@@ -55,7 +55,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "oracle",
             "blockmdp.oracles",
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
-            "GaussianMixture DirichletMixture",
+            "GaussianMixture DirichletMixture ControlledMixture",
         ),
         (
             "learner",

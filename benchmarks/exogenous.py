@@ -50,10 +50,10 @@ def chain(states: int) -> Setting:
 
 
 def lock(make: Any, horizon: int, most: int) -> Setting:
-    """A lock with rotated observations."""
-    agent = lambda: bm.OnlineURL(ControlledMixture())  # noqa: E731
+    """A lock whose observations are not bits: there, `ControlledMixture` is the default oracle."""
     first = 10 * horizon
-    return Setting(lambda seed: make(horizon, seed=seed), agent, first, most, whole_model=False)
+    problem = lambda seed: make(horizon, seed=seed)  # noqa: E731
+    return Setting(problem, bm.OnlineURL, first, most, whole_model=False)
 
 
 SETTINGS = {

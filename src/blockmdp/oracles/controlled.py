@@ -104,11 +104,11 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import blockmdp as bm
-    >>> m = bm.multi_maze(n_distractors=1)
+    >>> m = bm.noisy_chain(n_states=5, n_bits=64)
     >>> oracle = bm.oracles.ControlledMixture()
-    >>> agent = bm.OnlineURL(oracle, bm.PSRL(stationary=True), pool_levels=True)
-    >>> agent.fit(m, episodes=1_000).value()
-    1.0
+    >>> agent = bm.OnlineURL(oracle, pool_levels=True).fit(m, episodes=500)
+    >>> agent.value(), agent.recovers()
+    (1.0, True)
     """
 
     def __init__(

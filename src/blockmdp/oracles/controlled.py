@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import rel_entr
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -492,11 +493,8 @@ def _surprise(n: Any, taken: Any, expected: Any) -> NDArray[np.float64]:
     """Return n KL(taken / n || expected / n), where n > 0: the negative logarithm of a bound on the
     probability that a sum of n Bernoulli variables is as far from what is expected (Hoeffding 1963)
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        one = np.where(taken > 0, taken * np.log(taken / expected), 0.0)
-        rest = n - taken
-        other = np.where(rest > 0, rest * np.log(rest / (n - expected)), 0.0)
-    return np.asarray(np.nan_to_num(one + other, nan=0.0, posinf=0.0))
+    surprise = rel_entr(taken, expected) + rel_entr(n - taken, n - expected)
+    return np.where(np.isfinite(surprise), surprise, 0.0)
 
 
 def _matrix(bits: Bits) -> Any:

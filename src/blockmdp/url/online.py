@@ -57,7 +57,8 @@ class OnlineURL(DecodingAgent):
         Learns to decode observations. An incremental oracle
         (`blockmdp.oracles.IncrementalOracle`) learns after each episode; any other scikit-learn
         clusterer or mixture is refitted whenever its data have grown by half. None is
-        `blockmdp.oracles.DirichletMixture()`.
+        `blockmdp.oracles.DirichletMixture()`. `blockmdp.oracles.ControlledMixture()` also looks at
+        actions.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
     pool_levels : bool or "auto", default="auto"

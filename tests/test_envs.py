@@ -91,9 +91,10 @@ def play(env, steps, seed):
 # --- one environment ------------------------------------------------------------------------------
 def test_registered_environments_pass_the_checker_of_gymnasium():
     ours = [id for id in gym.registry if id.startswith("blockmdp/")]
-    assert len(ours) == 11
+    assert len(ours) == 14
     sizes = {"blockmdp/NoisyChain-v0": {"n_states": 3, "n_bits": 10}}
     sizes["blockmdp/DeepSea-v0"] = {"size": 3}
+    sizes["blockmdp/MultiMaze-v0"] = {"n_distractors": 1, "horizon": 16}
     for id in ours:
         kwargs = sizes.get(id, {"horizon": 3})
         for observe in ("observation", "latent"):

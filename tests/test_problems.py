@@ -20,10 +20,13 @@ from blockmdp import (
     OnlineURL,
     OracleQ,
     Tabular,
+    bidirectional_lock,
     deep_sea,
     exogenous_lock,
     lock_bernoulli,
     lock_digits,
+    measures,
+    multi_maze,
     noisy_chain,
     noisy_lock,
     oracles,
@@ -31,10 +34,12 @@ from blockmdp import (
     river_swim,
     rng,
     streams,
+    tasid_lock,
 )
 from blockmdp.decoders import constant_decoder
 from blockmdp.emissions import Digits, ExogenousBits, MarkovBits, branches, markov_bits
 from blockmdp.envs import BlockMDPEnv, mdp_of
+from blockmdp.envs.maze import Mazes, random_walks
 from blockmdp.envs.noisy import NOISES
 from blockmdp.jit import interpreted
 from blockmdp.policy import Policy
@@ -48,6 +53,8 @@ PROBLEMS = {
     "ExogenousLock": (exogenous_lock, {"horizon": 3, "n_actions": 3, "n_bits": 2}),
     "NoisyLock": (noisy_lock, {"horizon": 3, "noise": "outliers"}),
     "NoisyChain": (noisy_chain, {"n_states": 3, "n_bits": 10}),
+    "TasidLock": (tasid_lock, {"horizon": 3, "n_actions": 3}),
+    "BidirectionalLock": (bidirectional_lock, {"horizon": 3, "n_actions": 6}),
 }
 
 
@@ -89,7 +96,7 @@ def test_the_defaults_make_a_problem_that_can_be_played():
         env = gym.make(f"blockmdp/{name}-v0")
         x, _ = env.reset(seed=0)
         assert env.observation_space.contains(x)
-        assert 0 < mdp_of(env).optimal_value() <= 1
+        assert 0 < mdp_of(env).optimal_value() <= (5 if name == "BidirectionalLock" else 1)
         envs = gym.make_vec(f"blockmdp/{name}-v0", num_envs=2)
         assert envs.reset(seed=0)[0].shape == (2, *x.shape)
 
@@ -123,6 +130,11 @@ WRONG = [
     (noisy_lock, {"dim": 2}, "dim must be an integer >= 3"),
     (exogenous_lock, {"n_bits": 0.5}, "n_bits must be an integer"),
     (noisy_chain, {"n_bits": 19}, "n_bits must be at least n_states = 20, got 19"),
+    (multi_maze, {"horizon": 15}, "horizon must be an integer >= 16, got 15"),
+    (multi_maze, {"n_distractors": -1}, "n_distractors must be an integer >= 0, got -1"),
+    (Mazes, {"n_distractors": 1, "controlled": 2}, "controlled must be from 0 to .* = 1, got 2"),
+    (bidirectional_lock, {"horizon": 1}, "horizon must be an integer >= 2"),
+    (tasid_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
     (noisy_chain, {"horizon": 19}, "horizon must be at least n_states = 20, .* got 19"),
     (Digits, {"digits": [1, 1]}, "digits must be different"),
     (Digits, {"digits": [10]}, "digits must be from 0 to 9"),
@@ -494,6 +506,114 @@ def test_both_problems_are_solved_on_latent_states():
     for mdp, episodes in ((exogenous_lock(5, seed=2), 400), (noisy_chain(10, 64, seed=2), 1500)):
         agent = Tabular(UCBVI(bonus=0.0)).fit(mdp, episodes, seed=0)
         assert agent.value() == 1.0
+
+
+# --- mazes and locks among distractors ------------------------------------------------------------
+def test_a_maze_has_four_rooms_and_a_move_into_a_wall_does_nothing() -> None:
+    m = multi_maze(0)
+    assert (m.n_states, m.n_actions, m.emission.dim, m.stationary) == (68, 4, 121, True)
+    pictures = [m.sample(0, s, 1)[0].reshape(11, 11) for s in range(68)]
+    walls = np.logical_and.reduce(pictures)
+    assert (~walls).sum() == 68
+    assert [walls[door] for door in ((2, 5), (5, 2), (5, 8), (8, 5))] == [False] * 4
+    assert walls[5].sum() == 9
+    where = [tuple(np.argwhere(picture & ~walls)[0]) for picture in pictures]
+    for s, (row, column) in enumerate(where):
+        for a, (down, right) in enumerate([(-1, 0), (0, 1), (1, 0), (0, -1)]):
+            there = (row + down, column + right)
+            if walls[there]:
+                there = (row, column)
+            assert where[m.transitions[0, s, a].argmax()] == there
+
+
+def test_the_far_corner_of_a_maze_is_16_steps_away() -> None:
+    for horizon in (16, 30):
+        m = multi_maze(2, horizon)
+        assert m.optimal_value() == pytest.approx(1.0)
+        assert m.reached()[16, -1]
+        assert not m.reached()[:16, -1].any()
+
+
+def test_other_walkers_of_a_maze_ignore_the_agent() -> None:
+    m = multi_maze(3, seed=1)
+    assert {multi_maze(3, seed=seed).emission.controlled for seed in range(20)} == {0, 1, 2, 3}
+    one, other = (
+        m.emission.sample(7, np.full(50, s), keys(50)).reshape(50, 4, 121) for s in (3, 40)
+    )
+    differ = (one != other).any(axis=(0, 2))
+    assert differ.tolist() == [i == m.emission.controlled for i in range(4)]
+
+
+def test_other_walkers_of_a_maze_move_at_random() -> None:
+    m = multi_maze(1)
+    moves = m.transitions[0].argmax(axis=2)
+    at = [random_walks(keys(20_000), level, 1, moves)[:, 0] for level in (4, 5)]
+    counts = np.zeros((68, 68))
+    np.add.at(counts, tuple(at), 1)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    assert np.abs(shares - m.transitions[0].mean(axis=1)).max() < 0.12  # standard error 0.025
+    assert np.bincount(at[1], minlength=68) / 20_000 == pytest.approx(1 / 68, abs=0.005)
+    slow = interpreted(random_walks)(keys(30), 5, 3, moves)
+    assert np.array_equal(slow, random_walks(keys(30), 5, 3, moves))
+
+
+def test_one_of_two_locks_pays_more() -> None:
+    better = set()
+    for seed in range(10):
+        m = bidirectional_lock(6, seed=seed)
+        assert m.optimal_value() == pytest.approx(5 - 4 / 5)
+        pays = m.rewards[-1].max(axis=(0, 1))
+        better.add(tuple(pays))
+        assert sorted(pays) == [0, 0, 0, 2, 2, 5, 5]
+        assert m.transitions[0, 0, :5, 1].min() == m.transitions[0, 0, 5:, 4].min() == 1.0
+        for h in range(1, 6):
+            for live in (1, 2, 4, 5):
+                dead = 3 if live < 3 else 6
+                assert (m.transitions[h, live, :, dead] == 1).sum() == 9
+                good = m.transitions[h, live, :, dead].argmin()
+                assert m.transitions[h, live, good, dead - 2 : dead].tolist() == [0.5, 0.5]
+                assert (m.transitions[h, dead, :, dead] == 1).all()
+    assert len(better) == 2
+
+
+def test_the_bits_of_tasids_lock_are_drawn_anew_at_each_level() -> None:
+    m = tasid_lock(4, sigma=0.0)
+    assert m.emission.dim == 16
+    x = [m.emission.emission.sample(h, np.zeros(2000, int), keys(2000))[:, 8:] for h in (1, 2)]
+    assert x[0].mean(axis=0) == pytest.approx(0.5, abs=0.06)
+    assert (x[0] == x[1]).mean(axis=0) == pytest.approx(0.5, abs=0.06)  # standard error 0.011
+
+
+# --- STEEL's test of success ----------------------------------------------------------------------
+def test_a_chain_is_recovered_only_with_the_right_decoder_and_transitions() -> None:
+    m = noisy_chain(4, 16, seed=1)
+    agent = OnlineURL(learner=UCBVI(bonus=0.1), pool_levels=True).fit(m, 200, seed=1)
+    assert agent.recovers()
+    counts, decoder = agent.tables_.m, agent.decoder_
+    wrong = counts.copy()
+    wrong[:, 0] = 0  # an action that was never tried
+    assert not measures.recovers(m, decoder, wrong)
+    assert not measures.recovers(m, decoder, np.roll(counts, 1, axis=3))
+    more = np.pad(counts, ((0, 0), (0, 2), (0, 0), (0, 2)))  # labels that nothing has
+    assert measures.recovers(m, decoder.widened(6), more)
+    assert not measures.recovers(m, constant_decoder(), counts[:, :1, :, :1])
+    assert measures.recovers(m, decoder, counts.sum(axis=0, keepdims=True))
+    short = OnlineURL(learner=UCBVI(bonus=0.1), pool_levels=True).fit(m, 2, seed=1)
+    assert not short.recovers()
+    assert not agent.recovers(on=noisy_chain(4, 16, seed=2))
+
+
+def test_a_lock_with_a_decoder_for_each_level_is_recovered_level_by_level() -> None:
+    m = bidirectional_lock(2, n_actions=4, swap=0.0, seed=0)
+    agent = OnlineURL(learner=UCBVI(bonus=1.0, v_max=5.0), pool_levels=False).fit(m, 100, seed=0)
+    assert agent.recovers()
+    assert not measures.recovers(m, agent.decoder_, agent.tables_.m.sum(axis=0, keepdims=True))
+
+
+def test_recovers_needs_counts_of_transitions() -> None:
+    agent = OnlineURL(learner=OracleQ()).fit(noisy_chain(3, 8), 5)
+    with pytest.raises(ValueError, match="recovers needs a learner that counts transitions"):
+        agent.recovers()
 
 
 @pytest.mark.paper

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         StateAndLevel,
     )
     from blockmdp.envs import (
+        bidirectional_lock,
         comblock,
         deep_sea,
         diabolical_lock,
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
         lock_bernoulli,
         lock_digits,
         lock_gaussian,
+        multi_maze,
         noisy_chain,
         noisy_lock,
         random_block_mdp,
         river_swim,
         tabulate,
+        tasid_lock,
     )
     from blockmdp.experiments import Results, Study
     from blockmdp.families import Bits, Categories, Counts, Subspaces
@@ -115,6 +118,7 @@ __all__ = [
     "Successors",
     "Tabular",
     "UCBVITheory",
+    "bidirectional_lock",
     "comblock",
     "deep_sea",
     "diabolical_lock",
@@ -127,6 +131,7 @@ __all__ = [
     "lock_digits",
     "lock_gaussian",
     "measures",
+    "multi_maze",
     "noisy_chain",
     "noisy_lock",
     "oracles",
@@ -136,6 +141,7 @@ __all__ = [
     "river_swim",
     "rng",
     "tabulate",
+    "tasid_lock",
     "testing",
 ]
 
@@ -148,8 +154,9 @@ _NAMES = {
         "OneHotGaussian PerLevel StateAndLevel"
     ),
     "blockmdp.envs": (
-        "comblock deep_sea diabolical_lock exogenous_lock from_gymnasium lock_bernoulli "
-        "lock_digits lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim tabulate"
+        "bidirectional_lock comblock deep_sea diabolical_lock exogenous_lock from_gymnasium "
+        "lock_bernoulli lock_digits lock_gaussian multi_maze noisy_chain noisy_lock "
+        "random_block_mdp river_swim tabulate tasid_lock"
     ),
     "blockmdp.experiments": "Results Study",
     "blockmdp.families": "Bits Categories Counts Subspaces",

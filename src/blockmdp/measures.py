@@ -17,7 +17,7 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 from blockmdp.simulators.block import BlockSimulator
 
-__all__ = ["accuracy", "confusion", "regret", "solved_from", "value", "values"]
+__all__ = ["accuracy", "confusion", "recovers", "regret", "solved_from", "value", "values"]
 
 
 def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int = 0) -> float:
@@ -331,6 +331,96 @@ def accuracy(
     shares = (weighted * right).sum(axis=(1, 2)) / np.maximum(total, 1.0)
     shares[total == 0] = 1.0  # there is nothing to tell apart
     return np.asarray(np.minimum(shares, 1.0), np.float64)  # sums have rounding errors
+
+
+def recovers(
+    mdp: BlockMDP,
+    decoder: Decoder,
+    counts: NDArray[Any],
+    tolerance: float = 0.1,
+    samples: int | None = None,
+    seed: int = 0,
+) -> bool:
+    """Test whether a decoder and a model are right, up to a permutation of the states.
+
+    This is the test of success of the STEEL paper. It is strict: at each level, every reachable
+    state must have one label for all its observations, and no two states the same. Every action in
+    every reachable state must have been tried, and lead to the right labels.
+
+    Parameters
+    ----------
+    mdp : BlockMDP
+        The problem.
+    decoder : Decoder
+        Decoder to test.
+    counts : ndarray of shape (L, n_labels, A, n_labels)
+        How often an action led from one label to another, at each level; L is H, or 1 if levels
+        were counted together. If neither the labels nor the dynamics of the problem depend on the
+        level, the counts of all levels are added.
+    tolerance : float, default=0.1
+        Largest distance between the estimated and the true distribution of the next state, half
+        the sum of absolute differences. With any tolerance below 0.5, the most frequent next state
+        of a deterministic problem is the right one.
+    samples : int or None, default=None
+        Fresh observations of each latent state at each level, as in `value`.
+    seed : int, default=0
+        Seed of these observations.
+
+    Returns
+    -------
+    bool
+        Whether both are right.
+
+    References
+    ----------
+    Alexander Levine, Peter Stone and Amy Zhang. Learning a Fast Mixing Exogenous Block MDP using a
+    Single Trajectory. ICLR 2025.
+
+    Examples
+    --------
+    >>> import blockmdp as bm
+    >>> m = bm.noisy_chain(n_states=4, n_bits=16)
+    >>> agent = bm.OnlineURL(learner=bm.UCBVI(bonus=0.1)).fit(m, episodes=200)
+    >>> recovers(m, agent.decoder_, agent.tables_.m)
+    True
+    """
+    reached = mdp.reached()
+    C = confusion(mdp, decoder, samples, seed)
+    labels = np.where(reached, C.argmax(axis=2), -1)  # (H + 1, S)
+    if (C.max(axis=2) < 1)[reached].any():
+        return False
+    if any(len(np.unique(row[on])) < on.sum() for row, on in zip(labels, reached)):
+        return False
+    ends = np.zeros(mdp.n_states, np.bool_) if mdp.ends is None else mdp.ends
+    P = mdp.transitions * ~ends  # as in the counts, where the end of an episode is no label
+    one = labels.max(axis=0)  # (S,), if labels do not depend on the level
+    used = one[one >= 0]
+    is_one = bool((labels == one)[reached].all()) and len(np.unique(used)) == len(used)
+    if is_one and (P[:1] == P).all():
+        known = np.asarray((reached[:-1] & ~ends).any(axis=0))
+        return _agree(P[0], counts.sum(axis=0), one, one, known, tolerance)
+    return len(counts) == mdp.horizon and all(
+        _agree(P[h], counts[h], labels[h], labels[h + 1], reached[h] & ~ends, tolerance)
+        for h in range(mdp.horizon)
+    )
+
+
+def _agree(
+    P: NDArray[np.float64],
+    counts: NDArray[Any],
+    labels: NDArray[np.int64],
+    next_labels: NDArray[np.int64],
+    states: NDArray[np.bool_],
+    tolerance: float,
+) -> bool:
+    """Whether counted transitions (labels, A, labels) of some states agree with P (S, A, S)."""
+    n = counts.sum(axis=2, keepdims=True)[labels[states]]
+    found = counts[labels[states]] / np.maximum(n, 1)
+    true = np.zeros_like(found)
+    there = next_labels >= 0
+    true[:, :, next_labels[there]] = P[states][:, :, there]
+    tried = (n[:, :, 0] > 0) | (true.sum(axis=2) == 0)
+    return bool((tried & (np.abs(found - true).sum(axis=2) / 2 <= tolerance)).all())
 
 
 def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:

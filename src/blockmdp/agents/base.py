@@ -469,6 +469,41 @@ class DecodingAgent(Agent):
         reachable = self._known("accuracy").reached()
         return measures.accuracy(self.confusion(samples), reachable)
 
+    def recovers(
+        self,
+        tolerance: float = 0.1,
+        samples: int | None = None,
+        *,
+        on: BlockMDP | None = None,
+    ) -> bool:
+        """Test whether decoder and transitions are right, up to a permutation of the states.
+
+        See `blockmdp.measures.recovers`. The learner must count transitions, as `PSRL` and `UCBVI`
+        do.
+
+        Parameters
+        ----------
+        tolerance : float, default=0.1
+            Largest distance between an estimated and a true distribution of the next state.
+        samples : int or None, default=None
+            Fresh observations of each state at each level, as in `solved_from`.
+        on : BlockMDP or None, default=None
+            Problem to compare with; None is the one that was learnt.
+
+        Returns
+        -------
+        bool
+            Whether both are right.
+        """
+        mdp = self._known("recovers", on)
+        counts = getattr(getattr(self, "tables_", None), "m", None)
+        if counts is None:
+            raise ValueError(
+                "recovers needs a learner that counts transitions, such as PSRL or UCBVI, but this "
+                f"{type(self).__name__} has none"
+            )
+        return measures.recovers(mdp, self.decoder_, counts, tolerance, samples, self.seed_)
+
 
 # why a learner of `URL` and `OnlineURL` may not share a model between levels
 OWN_LABELS = "each level may have a decoder of its own: set pool_levels=True"

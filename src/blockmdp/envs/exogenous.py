@@ -7,9 +7,10 @@ import numpy as np
 from blockmdp import rng, streams
 from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import ExogenousBits, Hadamard, MarkovBits
+from blockmdp.envs.rotated import comblock
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["exogenous_lock", "noisy_chain"]
+__all__ = ["exogenous_lock", "noisy_chain", "tasid_lock"]
 
 BRANCH_A, BRANCH_B, DEAD = 0, 1, 2
 
@@ -89,6 +90,68 @@ def exogenous_lock(
         rewards[-1, :, :, branch] = pay
     emission = Hadamard(ExogenousBits(3, H + 1, n_bits, flip, sigma))
     return BlockMDP([1, 0, 0], P, rewards, emission=emission, name="ExogenousLock")
+
+
+def tasid_lock(
+    horizon: int = 5,
+    n_actions: int = 10,
+    n_bits: int | None = None,
+    sigma: float = 0.1,
+    seed: int = 0,
+) -> BlockMDP:
+    """TasidLock: the combination lock of the TASID paper, with random bits mixed in.
+
+    States, actions and rewards are those of `comblock`: one good action for each live state and
+    level, which leads to either live state; all others lead to the dead state. The last good action
+    pays 1, so V* = 1.
+
+    An observation consists of the one-hot codes of state and level and of fair random bits, drawn
+    anew at every level, plus Gaussian noise. It is padded with zeros to a power of two and
+    multiplied by a Hadamard matrix.
+
+    Parameters
+    ----------
+    horizon : int, default=5
+        Number of actions in an episode, H. The paper has 5 to 40.
+    n_actions : int, default=10
+        Number of actions, at least 2.
+    n_bits : int or None, default=None
+        Number of random bits. None is H + 4, as in the paper.
+    sigma : float, default=0.1
+        Standard deviation of the noise, on all coordinates.
+    seed : int, default=0
+        Seed of the good actions.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    exogenous_lock : The random bits depend on those before.
+
+    Notes
+    -----
+    TASID also gets a simulator of the latent dynamics, and learns only to decode. Here nothing is
+    known. The dead state pays 0.1 with probability 0.5 on arrival, as in `comblock`.
+
+    References
+    ----------
+    Yao Liu, Dipendra Misra, Miro Dudik and Robert Schapire. Provably Sample-Efficient RL with Side
+    Information about Latent Dynamics. NeurIPS 2022.
+
+    Examples
+    --------
+    >>> m = tasid_lock(horizon=40)
+    >>> m.optimal_value(), m.emission.dim
+    (1.0, 128)
+    """
+    m = comblock(horizon, n_actions, seed=seed)
+    bits = horizon + 4 if n_bits is None else n_bits
+    emission = Hadamard(ExogenousBits(3, horizon + 1, bits, 0.5, sigma))
+    tables = (m.initial, m.transitions, m.rewards, m.reward_probability)
+    return BlockMDP(*tables, emission=emission, name="TasidLock")
 
 
 def noisy_chain(

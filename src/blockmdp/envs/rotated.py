@@ -1,6 +1,6 @@
 """Combination locks with rotated observations that contain the level.
 
-Both locks have two live states and a dead state at each level, and many actions, of which only one
+The locks have two live states and a dead state at each level, and many actions, of which only one
 stays alive. Dying pays a little, which misleads greedy learners. An observation is the one-hot code
 of the state beside that of the level, plus noise, multiplied by a Hadamard matrix. Since the level
 is part of the observation, each level needs its own decoder.
@@ -16,7 +16,7 @@ from blockmdp.checks import check_integer, check_size
 from blockmdp.emissions import Hadamard, StateAndLevel
 from blockmdp.mdp import BlockMDP
 
-__all__ = ["comblock", "diabolical_lock"]
+__all__ = ["bidirectional_lock", "comblock", "diabolical_lock"]
 
 LIVE, DEAD = (0, 1), 2
 
@@ -78,7 +78,7 @@ def diabolical_lock(
     4.0
     """
     H = check_integer("horizon", horizon, 1)
-    P, good = _lock(H, n_actions, swap, seed)
+    P, good = _lock(H, n_actions, swap, streams.problem(seed))
     rewards, chance = np.zeros_like(P), np.ones_like(P)
     for h in range(H):
         pay = 5.0 if h == H - 1 else -1.0 / (H - 1)
@@ -147,7 +147,7 @@ def comblock(
     (1.0, 128)
     """
     H = check_integer("horizon", horizon, 1)
-    P, good = _lock(H, n_actions, swap, seed)
+    P, good = _lock(H, n_actions, swap, streams.problem(seed))
     rewards, chance = np.zeros_like(P), np.ones_like(P)
     for h in range(H):
         for s in LIVE:
@@ -159,15 +159,93 @@ def comblock(
     return BlockMDP([0.5, 0.5, 0], P, rewards, chance, emission=emission, name="Comblock")
 
 
+def bidirectional_lock(
+    horizon: int = 6,
+    n_actions: int = 10,
+    swap: float = 0.5,
+    sigma: float = 0.1,
+    seed: int = 0,
+) -> BlockMDP:
+    """BidirectionalLock: two diabolical locks of the PC-PG paper, of which one pays more.
+
+    The first action chooses a lock: the first half of the actions lead to one, all others to the
+    other. Each lock takes H - 1 more actions. Its live states have one good action per level, which
+    leads to either live state of the lock. All other actions lead to its dead state, which cannot
+    be left. Every good action before the last costs 1 / (H - 1). The last one pays 5 in one lock
+    and 2 in the other, so V* = 5 - (H - 2) / (H - 1). Nothing tells which lock is better before its
+    end.
+
+    An observation consists of the one-hot codes of state and level plus Gaussian noise, padded with
+    zeros to a power of two and multiplied by a Hadamard matrix.
+
+    Parameters
+    ----------
+    horizon : int, default=6
+        Number of actions in an episode, H, at least 2. The paper has 6, 11 and 16.
+    n_actions : int, default=10
+        Number of actions, at least 2.
+    swap : float, default=0.5
+        Probability that a good action leads to the other live state.
+    sigma : float, default=0.1
+        Standard deviation of the noise. The paper has none.
+    seed : int, default=0
+        Seed of the good actions and of the better lock.
+
+    Returns
+    -------
+    BlockMDP
+        The lock.
+
+    See Also
+    --------
+    diabolical_lock : A single lock.
+
+    Notes
+    -----
+    State 0 is the start, 1 to 3 are the live states and the dead state of the first lock, and 4 to
+    6 those of the second. The authors' code shows one-hot codes of state, level and lock without
+    noise and without the Hadamard matrix: `sigma=0` is as easy. There, the better lock depends on
+    whether the seed is even.
+
+    References
+    ----------
+    Alekh Agarwal, Mikael Henaff, Sham Kakade and Wen Sun. PC-PG: Policy Cover Directed Exploration
+    for Provable Policy Gradient Learning. NeurIPS 2020.
+
+    Examples
+    --------
+    >>> round(bidirectional_lock(horizon=6).optimal_value(), 10)
+    4.2
+    """
+    H = check_integer("horizon", horizon, 2)
+    A = check_integer("n_actions", n_actions, 2)
+    check_size(H, 7, A)
+    P, rewards = np.zeros((H, 7, A, 7)), np.zeros((H, 7, A, 7))
+    P[:, range(7), :, range(7)] = 1.0  # what cannot happen stays in place
+    better = int(rng.integer(streams.problem(seed), 2, 2))
+    for lock, first in enumerate((1, 4)):
+        own = slice(first, first + 3)
+        inner, good = _lock(H - 1, A, swap, rng.key(streams.problem(seed), lock))
+        P[1:, own] = 0.0
+        P[1:, own, :, own] = inner
+        P[0, 0, A // 2 * lock : A // 2 if lock == 0 else A] = np.eye(7)[first]
+        for h in range(1, H):
+            for s in LIVE:
+                pay = (5.0 if lock == better else 2.0) if h == H - 1 else -1.0 / (H - 1)
+                rewards[h, first + s, good[h - 1, s], [first, first + 1]] = pay
+    emission = Hadamard(StateAndLevel(7, H + 1, sigma))
+    return BlockMDP(np.eye(7)[0], P, rewards, emission=emission, name="BidirectionalLock")
+
+
 def _lock(
-    H: int, n_actions: int, swap: float, seed: int
+    H: int, n_actions: int, swap: float, key: np.uint64
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the transitions (H, 3, A, 3), and the good actions of the live states (H, 2)."""
     A = check_integer("n_actions", n_actions, 2)
     check_size(H, 3, A)
     if not 0 <= swap <= 1:
         raise ValueError(f"swap must be in [0, 1], got {swap!r}")
-    keys = rng.children(streams.problem(seed), 0, H * len(LIVE))
+    keys = rng.children(key, 0, H * len(LIVE))
     good = (rng.uniforms(keys, 1)[:, 0] * A).astype(np.int64).reshape(H, len(LIVE))
     P = np.zeros((H, 3, A, 3))
     P[:, :, :, DEAD] = 1.0

@@ -46,15 +46,16 @@ CATALOGUE: dict[str, dict[str, str]] = {
         (
             "problem",
             "blockmdp.envs",
-            "lock_bernoulli lock_gaussian comblock diabolical_lock exogenous_lock lock_digits "
-            "noisy_chain noisy_lock deep_sea river_swim random_block_mdp from_gymnasium",
+            "lock_bernoulli lock_gaussian comblock diabolical_lock bidirectional_lock "
+            "exogenous_lock tasid_lock lock_digits noisy_chain multi_maze noisy_lock deep_sea "
+            "river_swim random_block_mdp from_gymnasium",
         ),
         ("agent", "blockmdp", "URL OnlineURL PCID Tabular"),
         (
             "oracle",
             "blockmdp.oracles",
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
-            "GaussianMixture DirichletMixture PoissonMixture CategoricalMixture "
+            "GaussianMixture DirichletMixture ControlledMixture PoissonMixture CategoricalMixture "
             "IndependenceMixture SubspaceClustering AutoencoderSimHash",
         ),
         (

@@ -15,6 +15,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
 from blockmdp.oracles.auto import AutoOracle
+from blockmdp.oracles.controlled import ControlledMixture
 from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.fitting import (
@@ -34,6 +35,7 @@ __all__ = [
     "AutoencoderSimHash",
     "BernoulliMixture",
     "CategoricalMixture",
+    "ControlledMixture",
     "DirichletMixture",
     "FittedOracle",
     "GaussianMixture",

@@ -1010,7 +1010,7 @@ def trusting(predictor: Any, oracle: Any) -> Any:
     Predictor
         The predictor itself, unless it is the scores of a `DirichletMixture`.
     """
-    if not (isinstance(predictor, LinearScores) and isinstance(oracle, DirichletMixture)):
+    if not (isinstance(predictor, LinearScores) and hasattr(oracle, "trusted_labels")):
         return predictor
     return replace(predictor, b=np.where(oracle.trusted_labels(), predictor.b, -np.inf))
 
@@ -1033,7 +1033,7 @@ def bounded(oracle: Any, memory: int | None, n: int) -> Any:
         The clone.
     """
     oracle = clone(oracle)
-    is_mixture = isinstance(oracle, DirichletMixture)
+    is_mixture = hasattr(oracle, "trusted_labels")
     if is_mixture and memory is not None and getattr(oracle, "memory", 0) is None:
         oracle.memory = max(int(memory) // n, 1)
     return oracle

@@ -158,13 +158,21 @@ class IncrementalOracle(Protocol):
     See Also
     --------
     DirichletMixture : An incremental oracle.
+    ControlledMixture : An incremental oracle that looks at actions.
     blockmdp.testing.check_incremental_oracle : Checks an oracle of your own.
 
     Notes
     -----
-    Any object with the three methods satisfies the protocol; there is nothing to inherit from. With
-    a fourth, `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is learnt
-    is a pair of matrices, which runs compiled and is saved without skops.
+    Any object with the three methods satisfies the protocol; there is nothing to inherit from.
+
+    An oracle that looks at actions has another method, ``see_actions(X, before, labels, actions)``.
+    It is called before `partial_fit` with the observations X of the next batch that followed an
+    action, the observation before each, the label by which the agent acted there, and the action.
+    If its attribute `explores_` is True, the agent acts at random in the next episode. See
+    `ControlledMixture`.
+
+    With a method `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is
+    learnt is a pair of matrices, which runs compiled and is saved without skops.
 
     Examples
     --------

@@ -57,7 +57,8 @@ class OnlineURL(DecodingAgent):
         Learns to decode observations. An incremental oracle
         (`blockmdp.oracles.IncrementalOracle`) learns after each episode; any other scikit-learn
         clusterer or mixture is refitted whenever its data have grown by half. None is
-        `blockmdp.oracles.DirichletMixture()`.
+        `blockmdp.oracles.DirichletMixture()`. `blockmdp.oracles.ControlledMixture()` also looks at
+        actions.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
     pool_levels : bool or "auto", default="auto"
@@ -145,6 +146,8 @@ class OnlineURL(DecodingAgent):
         f.reserve(len(run.returns))
         while run.k < stop:  # 4
             pi = A.behaviour(run.tables, run.k)  # 5
+            if f.explores:
+                pi = np.full_like(pi, 1 / pi.shape[2])
             n = min(simulator.at_once, stop - run.k)  # one episode for each copy
             drawn = simulator.rollout([Policy(pi, f)], n, "learn")  # 6
             for i in range(n):
@@ -247,13 +250,14 @@ class OnlineDecoder:
         self.k = self._k_shared = 0
         self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
+        self.acted = np.zeros((episodes, horizon + 1), np.int64)
         self.actions = np.zeros((episodes, horizon), np.int64)
         self.rewards = np.zeros((episodes, horizon))
         self.lengths = np.zeros(episodes, np.int64)
 
     def reserve(self, episodes: int) -> None:
         """Make room for more episodes."""
-        for name in ("labels", "actions", "rewards", "lengths"):
+        for name in ("labels", "acted", "actions", "rewards", "lengths"):
             setattr(self, name, resized(getattr(self, name), episodes))
 
     def _begin(self, n_oracles: int) -> None:
@@ -264,6 +268,7 @@ class OnlineDecoder:
             _incremental(self.oracle, k, self._memory, n_oracles) for k in keys
         ]
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
+        self._see_actions = hasattr(self.oracle, "see_actions")
         own = all(isinstance(f, DirichletMixture) for f in self.oracles)
         self._bank = MixtureBank(self.oracles) if own else None  # they learn in one call
 
@@ -274,6 +279,11 @@ class OnlineDecoder:
         Those of level h are in row h, or all in row 0 if the levels are pooled.
         """
         return self._bank.state.scores if self._bank and any(self._bank.has_begun) else None
+
+    @property
+    def explores(self) -> bool:
+        """Whether an oracle that looks at actions asks for random ones."""
+        return self._see_actions and any(getattr(f, "explores_", False) for f in self.oracles)
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
@@ -297,11 +307,14 @@ class OnlineDecoder:
         length = int(episode.lengths[0])
         x = episode.x[0, : length + 1].reshape(length + 1, -1)
         check_finite(x)
+        # the labels on which the actions were based, for an oracle that looks at actions
+        acted = self.decode(np.arange(length + 1), x) if self._see_actions else 0
         self.actions[self.k], self.rewards[self.k] = episode.actions[0], episode.rewards[0]
         self.lengths[self.k] = length
         self.k += 1
         self._share_noise()
         known = self._n_labels.copy()
+        self.acted[self.k - 1, : length + 1] = acted
         relabelled = self._learn(x)
         born = [
             (int(g), label)
@@ -337,7 +350,7 @@ class OnlineDecoder:
         """Let levels share what they know of the noise, whenever the data have grown by half."""
         if self.k < max(1.5 * self._k_shared, DECISIONS[0]):
             return
-        oracles = [f for f in self.oracles if isinstance(f, DirichletMixture)]
+        oracles = [f for f in self.oracles if hasattr(f, "share_noise")]
         if len(oracles) < 2:
             return
         self._k_shared = self.k
@@ -356,7 +369,10 @@ class OnlineDecoder:
         if self._bank is None:
             learnt = list(range(1 if self.pooled else n))
             for g in learnt:
-                self.oracles[g].partial_fit(x[groups == g])
+                rows = np.flatnonzero(groups == g)
+                if self._see_actions:
+                    self._show_actions(g, x, rows[rows > 0])
+                self.oracles[g].partial_fit(x[rows])
         else:
             learnt = self._bank.learn(groups, x.astype(np.float64))
         for g in learnt:
@@ -368,6 +384,11 @@ class OnlineDecoder:
         else:
             self.labels[self.k - 1, :n] = [f.labels_[-1] for f in self.oracles[:n]]
         return relabelled
+
+    def _show_actions(self, g: int, x: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        """Tell oracle g which actions led to some observations of the last episode."""
+        labels, actions = (each[self.k - 1, rows - 1] for each in (self.acted, self.actions))
+        self.oracles[g].see_actions(x[rows], x[rows - 1], labels, actions)
 
     def _read_labels(self, g: int) -> int:
         """Read the labels of oracle g after it has learnt. Return how many have changed."""
@@ -446,6 +467,12 @@ class _NumberedOracle:
 
     def changed_labels(self) -> Any:
         return self.oracle.changed_labels()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else an oracle has, such as `see_actions`."""
+        if name in ("see_actions", "explores_", "noise_scatter", "share_noise"):
+            return getattr(self.oracle, name)
+        raise AttributeError(name)
 
     def _number(self, label: int) -> int:
         return self.numbers.setdefault(label, len(self.numbers))

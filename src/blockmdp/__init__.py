@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         StateAndLevel,
     )
     from blockmdp.envs import (
+        Screens,
         comblock,
         deep_sea,
         diabolical_lock,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         lock_bernoulli,
         lock_digits,
         lock_gaussian,
+        minigrid,
         noisy_chain,
         noisy_lock,
         random_block_mdp,
@@ -105,6 +107,7 @@ __all__ = [
     "Policy",
     "QLearning",
     "Results",
+    "Screens",
     "StateAndLevel",
     "Study",
     "Successors",
@@ -122,6 +125,7 @@ __all__ = [
     "lock_digits",
     "lock_gaussian",
     "measures",
+    "minigrid",
     "noisy_chain",
     "noisy_lock",
     "oracles",
@@ -143,8 +147,9 @@ _NAMES = {
         "OneHotGaussian PerLevel StateAndLevel"
     ),
     "blockmdp.envs": (
-        "comblock deep_sea diabolical_lock exogenous_lock from_gymnasium lock_bernoulli "
-        "lock_digits lock_gaussian noisy_chain noisy_lock random_block_mdp river_swim tabulate"
+        "Screens comblock deep_sea diabolical_lock exogenous_lock from_gymnasium lock_bernoulli "
+        "lock_digits lock_gaussian minigrid noisy_chain noisy_lock random_block_mdp river_swim "
+        "tabulate"
     ),
     "blockmdp.experiments": "Results Study",
     "blockmdp.learners": (

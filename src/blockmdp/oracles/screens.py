@@ -16,12 +16,14 @@ __all__ = ["ScreenOracle"]
 
 Codes = NDArray[np.int32]
 
+HIDDEN = -1  # code of a colour that does not recur
 GROWTH = 1.25  # of the data, after which colours and labels are learnt again
-FITS = 15  # steps of the fit of a tint
-MOST = 50  # pictures from which the size of pixel noise is learnt
-FINEST = 6.0  # smallest difference of colours that counts, of 255
+CLOSE = 2.0  # difference of colours that rounding explains
+LINES, APART = 50, 10.0  # lines that are tried to fit a tint, each through two numbers so far apart
+MOST = 50  # first pictures, whose median is the picture that others are fitted to
+FINEST = 4.0  # smallest difference of colours that counts, of 255
 SPREAD = 6.0  # the same in units of the typical difference between two pictures
-FEWEST, SHARE = 3, 0.02  # a colour recurs if it is in 3 pictures and 2 % of those since the first
+FEWEST, SHARE = 3, 0.003  # a colour recurs if it is in 3 pictures, and in 0.3 % since the first
 
 
 class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -36,7 +38,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     channels : int, default=3
         Numbers of each pixel. Those of a pixel are neighbours in a flattened picture.
-    tolerated : int, default=1
+    tolerated : int, default=0
         Largest number of pixels in which pictures with the same label differ.
 
     Attributes
@@ -73,7 +75,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     (2, True)
     """
 
-    def __init__(self, channels: int = 3, tolerated: int = 1) -> None:
+    def __init__(self, channels: int = 3, tolerated: int = 0) -> None:
         self.channels = channels
         self.tolerated = tolerated
 
@@ -93,8 +95,8 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         X = self._checked(X, reset=True)
-        self._first = X[0]
-        self._tolerance = _tolerance(fit_colours(X[:MOST], X[0], self.channels))
+        first = fit_colours(X[:MOST], X[0], self.channels, CLOSE)
+        self._first, self._tolerance = np.median(first, axis=0), _tolerance(first)
         self._palette = Palette.new(self.channels)
         self._codes = np.zeros((0, X.shape[1] // self.channels), np.int32)
         self.labels_ = self._changed = np.zeros(0, np.int64)
@@ -154,14 +156,14 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Label of the picture that differs in the fewest pixels.
         """
         check_is_fitted(self, "n_labels_")
-        X = fit_colours(self._checked(X, reset=False), self._first, self.channels)
+        X = self._fitted(self._checked(X, reset=False))
         rows = self._cleaned(read_codes(X, self._palette, self._background, self._tolerance))
         return np.array([self._nearest(row)[0] for row in rows], np.int64)
 
     @property
     def n_labels_(self) -> int:
         """Number of labels."""
-        return len(self._prototypes)
+        return int(self._prototypes.used[0])
 
     @property
     def palette_(self) -> NDArray[np.float64]:
@@ -179,9 +181,14 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             )
         return X
 
+    def _fitted(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Remove the tints of pictures."""
+        fitted = fit_colours(X, self._first, self.channels, self._tolerance / 2)
+        return np.asarray(fitted)
+
     def _add(self, X: NDArray[np.float64]) -> None:
         """Keep the codes of more pictures."""
-        X = fit_colours(X, self._first, self.channels)
+        X = self._fitted(X)
         codes = np.empty((len(X), self._codes.shape[1]), np.int32)
         for i, x in enumerate(X):
             self._palette = self._palette.with_room(codes.shape[1])
@@ -195,39 +202,74 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         since, seen = self._palette.since[:used], self._palette.seen[:used]
         self._recurs = seen >= FEWEST + SHARE * (n - since)
         self._background = most_common(self._codes, self._recurs)
-        self._prototypes = np.zeros((0, self._codes.shape[1]), np.int32)
-        self._labels: dict[bytes, int] = {}
+        self._prototypes = Prototypes.new(self._codes.shape[1])
+        self._known: dict[bytes, int] = {}
         rows = self._cleaned(self._codes)
         self.labels_ = np.array([self._learn(row) for row in rows], np.int64)
         self._due = GROWTH * n
 
     def _cleaned(self, codes: Codes) -> Codes:
-        """Replace colours that do not recur by the background."""
+        """Replace colours that do not recur by HIDDEN."""
         recurs = np.append(self._recurs, False)  # the last is that of colours never seen
-        codes = np.where(codes < len(self._recurs), codes, -1)
-        return np.where(recurs[codes], codes, self._background)
+        codes = np.where(codes < len(self._recurs), codes, HIDDEN)
+        return np.where(recurs[codes], codes, HIDDEN).astype(np.int32)
 
     def _learn(self, row: Codes) -> int:
         """Return the label of a clean picture, perhaps a new one."""
-        name = row.tobytes()
-        if name not in self._labels:
-            label, far = self._nearest(row)
-            if far > self.tolerated:
-                label = len(self._prototypes)
-                self._prototypes = np.concatenate([self._prototypes, row[None]])
-            self._labels[name] = label
-        return self._labels[name]
+        label, far = self._nearest(row)
+        if far > self.tolerated:
+            label = self.n_labels_
+            self._prototypes = self._prototypes.with_row(row, self._background)
+        elif far == 0:
+            complete(self._prototypes.rows[label], row)
+        self._known[row.tobytes()] = label
+        return label
 
     def _nearest(self, row: Codes) -> tuple[int, int]:
         """Return the label with the fewest different pixels, and their number."""
-        known = self._labels.get(row.tobytes())
-        return (known, 0) if known is not None else nearest(self._prototypes, row)
+        known = self._known.get(row.tobytes())
+        if known is not None:
+            return known, 0
+        differs = np.flatnonzero(row != self._background)
+        label, far = nearest(self._prototypes, row, differs, np.zeros(len(row), np.bool_))
+        return int(label), int(far)
 
 
 def _tolerance(X: NDArray[np.float64]) -> float:
     """Return the smallest difference of colours that counts: more than noise of single pixels."""
     typical = np.median(np.abs(np.diff(X, axis=0))) if len(X) > 1 else 0.0
     return max(FINEST, SPREAD * float(typical))
+
+
+class Prototypes(NamedTuple):
+    """One clean picture of each label."""
+
+    rows: Codes  # (room, pixels), HIDDEN where the colour is not known
+    differs: Codes  # (room, m), pixels in which it is not like the background
+    lengths: NDArray[np.int64]  # (room,), their number
+    used: NDArray[np.int64]  # (1,), number of labels
+
+    @classmethod
+    def new(cls, pixels: int) -> Prototypes:
+        """Return no prototypes."""
+        none = np.zeros((0, 0), np.int32)
+        lengths, used = np.zeros(0, np.int64), np.zeros(1, np.int64)
+        return cls(np.zeros((0, pixels), np.int32), none, lengths, used)
+
+    def with_row(self, row: Codes, background: Codes) -> Prototypes:
+        """Return prototypes with one more."""
+        differs = np.flatnonzero(row != background)
+        k, (room, m) = int(self.used[0]), self.differs.shape
+        new = self
+        if k == room or len(differs) > m:
+            shape = (max(2 * k, 16), max(2 * len(differs), m))
+            rows = np.zeros((shape[0], len(row)), np.int32)
+            wide, lengths = np.zeros(shape, np.int32), np.zeros(shape[0], np.int64)
+            rows[:k], wide[:k, :m], lengths[:k] = self.rows[:k], self.differs[:k], self.lengths[:k]
+            new = Prototypes(rows, wide, lengths, self.used)
+        new.rows[k], new.differs[k, : len(differs)], new.lengths[k] = row, differs, len(differs)
+        new.used[0] = k + 1
+        return new
 
 
 class Palette(NamedTuple):
@@ -259,32 +301,78 @@ class Palette(NamedTuple):
 
 # --- compiled loops -------------------------------------------------------------------------------
 @jit
-def fit_colours(X, first, channels):
+def fit_colours(X, first, channels, close):
     """Fit each channel of the pictures X (n, d) to the first picture (d,), and return the result.
 
-    The fit minimises the sum of absolute differences, so that what has changed does not matter.
+    The most common number of the first picture and one other pixel make a line y = a x + b. Of
+    many such lines, the best is the one to which most pixels are close; what has changed from
+    picture to picture does not matter.
     """
     n, d = X.shape
     out = np.empty((n, d))
-    for i in range(n):
-        for c in range(channels):
-            a, b = 1.0, 0.0
-            for fit in range(FITS):
-                w, wx, wy, wxx, wxy = 0.0, 0.0, 0.0, 0.0, 0.0
-                for j in range(c, d, channels):
-                    x, y = X[i, j], first[j]
-                    weight = 1.0 if fit == 0 else 1.0 / max(abs(y - a * x - b), 1.0)
-                    w += weight
-                    wx += weight * x
-                    wy += weight * y
-                    wxx += weight * x * x
-                    wxy += weight * x * y
-                spread = w * wxx - wx * wx
-                a = (w * wxy - wx * wy) / spread if spread > 1e-9 * w * w else 1.0
-                b = (wy - a * wx) / w
-            for j in range(c, d, channels):
-                out[i, j] = a * X[i, j] + b
+    pixels = d // channels
+    y, x = np.empty(pixels), np.empty(pixels)
+    for c in range(channels):
+        for j in range(pixels):
+            y[j] = first[j * channels + c]
+        common = most_frequent(y)
+        alike = np.flatnonzero(np.abs(y - common) <= close)
+        others = np.flatnonzero(np.abs(y - common) > APART)
+        step = max(len(others) // LINES, 1)
+        for i in range(n):
+            for j in range(pixels):
+                x[j] = X[i, j * channels + c]
+            here = np.median(x[alike])
+            a, b, most = 1.0, 0.0, count_close(x, y, 1.0, 0.0, close)
+            for j in others[::step]:
+                if abs(x[j] - here) > 1.0:
+                    slope = (y[j] - common) / (x[j] - here)
+                    near = count_close(x, y, slope, common - slope * here, close)
+                    if slope > 0.0 and near > most:
+                        a, b, most = slope, common - slope * here, near
+            if len(others) == 0:
+                b = common - here
+            a, b = refined(x, y, a, b, close)
+            for j in range(pixels):
+                out[i, j * channels + c] = a * x[j] + b
     return out
+
+
+@jit
+def most_frequent(y):
+    """Return the most frequent of the numbers y (n,), rounded."""
+    low = np.floor(y.min())
+    counts = np.zeros(int(y.max() - low) + 2, np.int64)
+    for j in range(len(y)):
+        counts[int(y[j] - low + 0.5)] += 1
+    return low + counts.argmax()
+
+
+@jit
+def count_close(x, y, a, b, close):
+    """Return for how many pixels a x + b is close to y."""
+    n = 0
+    for j in range(len(x)):
+        n += abs(a * x[j] + b - y[j]) <= close
+    return n
+
+
+@jit
+def refined(x, y, a, b, close):
+    """Return the least-squares line of the pixels that are close to a line."""
+    n, sx, sy, sxx, sxy = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(len(x)):
+        if abs(a * x[j] + b - y[j]) <= close:
+            n += 1.0
+            sx += x[j]
+            sy += y[j]
+            sxx += x[j] * x[j]
+            sxy += x[j] * y[j]
+    spread = n * sxx - sx * sx
+    if n == 0.0 or spread <= n * n:
+        return a, b
+    slope = (n * sxy - sx * sy) / spread
+    return slope, (sy - slope * sx) / n
 
 
 @jit
@@ -367,15 +455,34 @@ def most_common(codes, recurs):
 
 
 @jit
-def nearest(prototypes, row):
-    """Return the row of `prototypes` (K, pixels) with the fewest differences, and their number."""
-    at, best = 0, len(row) + 1
-    for k in range(len(prototypes)):
-        far = 0
-        for j in range(len(row)):
-            far += prototypes[k, j] != row[j]
-            if far >= best:
-                break
-        if far < best:
-            at, best = k, far
+def complete(prototype, row):
+    """Fill in what was hidden in a prototype (pixels,) and is visible in a row (pixels,)."""
+    for j in range(len(row)):
+        if prototype[j] == HIDDEN:
+            prototype[j] = row[j]
+
+
+@jit
+def nearest(prototypes, row, differs, is_listed):
+    """Return the prototype with the fewest visible differences to a row, and their number.
+
+    Of several, it is the one of which the row hides least. row: (pixels,). differs: (m,), pixels
+    in which the row is not like the background. is_listed: (pixels,), working memory, False.
+    """
+    for j in differs:
+        is_listed[j] = True
+    at, best, best_hidden = 0, len(row) + 1, 0
+    for k in range(prototypes.used[0]):
+        other = prototypes.rows[k]
+        far, hidden = 0, 0
+        for j in differs:
+            far += row[j] != HIDDEN and other[j] != HIDDEN and row[j] != other[j]
+        for i in range(prototypes.lengths[k]):
+            j = prototypes.differs[k, i]
+            if not is_listed[j]:
+                far += other[j] != HIDDEN and row[j] != other[j]
+            elif row[j] == HIDDEN:
+                hidden += 1
+        if far < best or (far == best and hidden < best_hidden):
+            at, best, best_hidden = k, far, hidden
     return at, best

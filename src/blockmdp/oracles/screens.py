@@ -157,7 +157,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "n_labels_")
         X = self._fitted(self._checked(X, reset=False))
-        rows = self._cleaned(read_codes(X, self._palette, self._background, self._tolerance))
+        rows = read_codes(X, self._palette, self._names, self._background, self._tolerance)
         return np.array([self._nearest(row)[0] for row in rows], np.int64)
 
     @property
@@ -201,7 +201,9 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n, used = len(self._codes), self._palette.used[0]
         since, seen = self._palette.since[:used], self._palette.seen[:used]
         self._recurs = seen >= FEWEST + SHARE * (n - since)
-        self._background = most_common(self._codes, self._recurs)
+        self._names = np.flatnonzero(self._recurs)
+        background = most_common(self._codes, self._recurs)
+        self._background = np.where(self._recurs[background], background, HIDDEN).astype(np.int32)
         self._prototypes = Prototypes.new(self._codes.shape[1])
         self._known: dict[bytes, int] = {}
         rows = self._cleaned(self._codes)
@@ -386,12 +388,15 @@ def difference(colours, k, x, j):
 
 
 @jit
-def find(palette, x, j, guess, tolerance):
-    """Return the colour of pixel j of x (d,): the guess, or the nearest one; -1 if none is near."""
-    if 0 <= guess < palette.used[0] and difference(palette.colours, guess, x, j) <= tolerance / 2:
+def find(palette, names, x, j, guess, tolerance):
+    """Return the colour of pixel j of x (d,): the guess, or the nearest one; HIDDEN if none is near.
+
+    names: (m,), the colours to choose from.
+    """
+    if guess >= 0 and difference(palette.colours, guess, x, j) <= tolerance / 2:
         return guess
-    best, at = tolerance, -1
-    for k in range(palette.used[0]):
+    best, at = tolerance, HIDDEN
+    for k in names:
         far = difference(palette.colours, k, x, j)
         if far < best or (at < 0 and far <= best):
             best, at = far, k
@@ -406,7 +411,8 @@ def learn_codes(x, palette, n, tolerance, guess, out):
     """
     channels = palette.colours.shape[1]
     for j in range(len(out)):
-        k = find(palette, x, j, guess[j], tolerance)
+        known = guess[j] if guess[j] < palette.used[0] else HIDDEN
+        k = find(palette, range(palette.used[0]), x, j, known, tolerance)
         if k < 0:
             k = palette.used[0]
             palette.used[0] += 1
@@ -421,12 +427,15 @@ def learn_codes(x, palette, n, tolerance, guess, out):
 
 
 @jit
-def read_codes(X, palette, guess, tolerance):
-    """Return the colour of each pixel of pictures X (n, d), -1 for those never seen."""
-    out = np.empty((len(X), len(guess)), np.int32)
+def read_codes(X, palette, names, background, tolerance):
+    """Return which of the colours `names` (m,) each pixel of the pictures X (n, d) has, or HIDDEN.
+
+    background: (pixels,), a good guess.
+    """
+    out = np.empty((len(X), len(background)), np.int32)
     for i in range(len(X)):
-        for j in range(len(guess)):
-            out[i, j] = find(palette, X[i], j, guess[j], tolerance)
+        for j in range(len(background)):
+            out[i, j] = find(palette, names, X[i], j, background[j], tolerance)
     return out
 
 

@@ -70,8 +70,8 @@ def run(file: Path) -> list[dict[str, Any]]:
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["id"], row["noise"], row["seed"]) for row in rows}
-    for name, horizon, most in PROBLEMS:
-        for noise in ("latent", *NOISES):
+    for noise in ("latent", None, "distractor", "tint"):
+        for name, horizon, most in PROBLEMS:
             todo = [seed for seed in SEEDS if (name, noise, seed) not in done]
             if not todo:
                 continue

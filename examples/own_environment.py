@@ -51,7 +51,7 @@ agent = bm.OnlineURL(pool_levels=True).fit(m, episodes=300, seed=0, record=True)
 print(f"value {agent.value():.2f}, accuracy {agent.accuracy().mean():.2f}")
 
 # %%
-# On the left, observations of all states, one row each. On the right the exact value while learning.
+# On the left, three observations of each state, one row each. On the right the exact value.
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 left.imshow(np.concatenate([m.sample(0, s, 3) for s in range(m.n_states)]), cmap="cividis")
 left.set(title="Observations", xlabel="coordinate", ylabel="three of each state")

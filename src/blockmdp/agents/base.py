@@ -401,8 +401,8 @@ class Agent(ABC):
         path : str or Path
             File to write.
         on : BlockMDP, gymnasium.Env or None, default=None
-            Problem to act in. None is the Block MDP that was learnt. A black box must be given, made
-            with `render_mode="rgb_array"`.
+            Problem to act in. None is the Block MDP that was learnt. A black box must be given,
+            made with `render_mode="rgb_array"`.
         episodes : int, default=1
             Number of episodes.
         seed : int, default=0

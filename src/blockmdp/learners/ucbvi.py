@@ -3,8 +3,8 @@
 `update` adds a step to the data and `plan` computes the optimistic values of their Algorithm 2. The
 differences: transitions and rewards are estimated separately for each level (unless `stationary`),
 the bonus is c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced to decrease over time
-(`UCBVITheory` is the algorithm as published), and a discount is possible. With c = 0 this is R-MAX (Brafman and Tennenholtz
-2002) with every action known after one visit.
+(`UCBVITheory` is the algorithm as published); a discount is possible. With c = 0 this is R-MAX
+(Brafman and Tennenholtz 2002) with every action known after one visit.
 
 `plan` computes only entries that can have changed: those visited since the last planning, and those
 that lead to a state whose value has changed. The result is the same. Sums go over the few next

@@ -389,7 +389,7 @@ def difference(colours, k, x, j):
 
 @jit
 def find(palette, names, x, j, guess, tolerance):
-    """Return the colour of pixel j of x (d,): the guess, or the nearest one; HIDDEN if none is near.
+    """Return the colour of pixel j of x (d,): the guess, the nearest one, or HIDDEN.
 
     names: (m,), the colours to choose from.
     """

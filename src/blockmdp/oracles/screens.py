@@ -294,11 +294,11 @@ class Palette(NamedTuple):
         room = len(self.seen)
         if self.used[0] + n <= room:
             return self
-        longer = [
+        colours, seen, since, last = (
             np.concatenate([field, np.zeros((room + n, *field.shape[1:]), field.dtype)])
             for field in self[:4]
-        ]
-        return Palette(*longer, self.used)
+        )
+        return Palette(colours, seen, since, last, self.used)
 
 
 # --- compiled loops -------------------------------------------------------------------------------

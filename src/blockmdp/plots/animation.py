@@ -73,10 +73,10 @@ def animate(
     check_integer("episodes", episodes, 1)
     if not fps > 0:
         raise ValueError(f"fps must be a number > 0, got {fps!r}")
-    observe = "latent" if policy.decoder is None else "observation"
     env: Any = problem
     if isinstance(problem, BlockMDP):
-        env = BlockMDPEnv(problem, observe=observe, render_mode="rgb_array")
+        sees: Any = "latent" if policy.decoder is None else "observation"
+        env = BlockMDPEnv(problem, observe=sees, render_mode="rgb_array")
     elif getattr(problem, "render_mode", None) != "rgb_array":
         raise ValueError(f"{problem} draws no pictures: make it with render_mode='rgb_array'")
     frames: list[Any] = []
@@ -104,7 +104,7 @@ def _picture(env: Any, problem: Any, x: Any, info: dict[str, Any]) -> NDArray[np
     if not isinstance(problem, BlockMDP):
         return np.asarray(env.render(), np.uint8)
     emission: Any = problem.emission
-    shape = getattr(emission, "shape", ())
+    shape: tuple[int, ...] = getattr(emission, "shape", ())
     if len(shape) != 3 or shape[2] != 3 or (emission.low, emission.high) == (0.0, 1.0):
         return np.asarray(env.render(), np.uint8)
     if env.observe == "latent":

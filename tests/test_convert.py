@@ -409,3 +409,37 @@ def test_an_impossible_table_is_refused(row, words):
     env.observation_space = gym.spaces.Discrete(2)
     with pytest.raises(ValueError, match=words):
         bm.from_gymnasium(env, horizon=3)
+
+
+class Short(Corridor):
+    """Truncates its episodes after two steps, whatever a wrapper says."""
+
+    def step(self, action):
+        x, reward, terminated, _, info = super().step(action)
+        return x, reward, terminated, self.steps >= 2, info
+
+
+class Unpaid(Corridor):
+    def step(self, action):
+        x, _, terminated, truncated, info = super().step(action)
+        return x, float("nan"), terminated, truncated, info
+
+
+def test_an_episode_that_is_truncated_before_the_horizon_is_reported() -> None:
+    with pytest.warns(UserWarning, match="truncates an episode after 2 steps") as caught:
+        bm.tabulate(Short("rgb_array"), cell, horizon=20)
+    assert len(caught) == 1
+    bm.tabulate(Short("rgb_array"), cell, horizon=2)
+
+
+def test_a_set_state_that_does_not_do_what_it_says_is_refused() -> None:
+    with pytest.raises(ValueError, match="set_state must bring"):
+        bm.tabulate(Corridor("rgb_array"), cell, horizon=20, set_state=lambda env, key: None)
+
+
+def test_rewards_and_emissions_that_cannot_be_are_named() -> None:
+    with pytest.raises(ValueError, match=r"action 3 in state 0 of .* pays nan"):
+        bm.tabulate(Unpaid("rgb_array"), cell, horizon=5)
+    for emission, got in ((3, 3), (lambda S: S, 5)):
+        with pytest.raises(ValueError, match=rf"emission must be an Emission.*got {got}"):
+            bm.tabulate(Corridor("rgb_array"), cell, horizon=5, emission=emission)

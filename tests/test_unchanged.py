@@ -110,7 +110,7 @@ HASHES = {
 }
 
 
-NEWER = ("H", "successors", "seen")  # tables that version 0.1 did not have
+NEWER = ("H", "successors", "seen", "discount")  # tables that version 0.1 did not have
 
 
 def digest(*arrays):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         StateAndLevel,
     )
     from blockmdp.envs import (
+        Screens,
         bidirectional_lock,
         comblock,
         deep_sea,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         lock_bernoulli,
         lock_digits,
         lock_gaussian,
+        minigrid,
         multi_maze,
         noisy_chain,
         noisy_lock,
@@ -112,6 +114,7 @@ __all__ = [
     "Policy",
     "QLearning",
     "Results",
+    "Screens",
     "StateAndLevel",
     "Study",
     "Subspaces",
@@ -131,6 +134,7 @@ __all__ = [
     "lock_digits",
     "lock_gaussian",
     "measures",
+    "minigrid",
     "multi_maze",
     "noisy_chain",
     "noisy_lock",
@@ -154,9 +158,9 @@ _NAMES = {
         "OneHotGaussian PerLevel StateAndLevel"
     ),
     "blockmdp.envs": (
-        "bidirectional_lock comblock deep_sea diabolical_lock exogenous_lock from_gymnasium "
-        "lock_bernoulli lock_digits lock_gaussian multi_maze noisy_chain noisy_lock "
-        "random_block_mdp river_swim tabulate tasid_lock"
+        "Screens bidirectional_lock comblock deep_sea diabolical_lock exogenous_lock "
+        "from_gymnasium lock_bernoulli lock_digits lock_gaussian minigrid multi_maze noisy_chain "
+        "noisy_lock random_block_mdp river_swim tabulate tasid_lock"
     ),
     "blockmdp.experiments": "Results Study",
     "blockmdp.families": "Bits Categories Counts Subspaces",

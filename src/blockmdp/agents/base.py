@@ -382,6 +382,45 @@ class Agent(ABC):
 
         return plot_agent(self._fitted("plot"), level=level)
 
+    def animate(
+        self,
+        path: str | Path,
+        *,
+        on: Any = None,
+        episodes: int = 1,
+        seed: int = 0,
+        fps: float = 4.0,
+    ) -> float:
+        """Play episodes of the learnt policy, and write them to a GIF file.
+
+        The film shows what the agent sees if that is a picture, and otherwise what `render` draws;
+        see `blockmdp.plots.animate`.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        on : BlockMDP, gymnasium.Env or None, default=None
+            Problem to act in. None is the Block MDP that was learnt. A black box must be given,
+            made with `render_mode="rgb_array"`.
+        episodes : int, default=1
+            Number of episodes.
+        seed : int, default=0
+            Seed of the first episode.
+        fps : float, default=4.0
+            Pictures in a second.
+
+        Returns
+        -------
+        float
+            Mean return of the episodes.
+        """
+        from blockmdp.plots.animation import animate  # here, since matplotlib is slow to import
+
+        problem = self._known("animate") if on is None else on
+        options: dict[str, Any] = {"episodes": episodes, "seed": seed, "fps": fps}
+        return animate(problem, self._fitted("animate").policy_, path, **options)
+
     def _fitted(self, what: str) -> Self:
         if "policy_" not in vars(self):
             raise NotFittedError(

@@ -4,16 +4,19 @@ from blockmdp.envs.classic import deep_sea, river_swim
 from blockmdp.envs.convert import from_gymnasium, tabulate
 from blockmdp.envs.digits import lock_digits
 from blockmdp.envs.exogenous import exogenous_lock, noisy_chain, tasid_lock
+from blockmdp.envs.grids import minigrid
 from blockmdp.envs.gym import BlockMDPEnv, BlockMDPVectorEnv, mdp_of, register
 from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
 from blockmdp.envs.maze import multi_maze
 from blockmdp.envs.noisy import noisy_lock
 from blockmdp.envs.random import random_block_mdp
 from blockmdp.envs.rotated import bidirectional_lock, comblock, diabolical_lock
+from blockmdp.envs.screens import Screens
 
 __all__ = [
     "BlockMDPEnv",
     "BlockMDPVectorEnv",
+    "Screens",
     "bidirectional_lock",
     "comblock",
     "deep_sea",
@@ -24,6 +27,7 @@ __all__ = [
     "lock_digits",
     "lock_gaussian",
     "mdp_of",
+    "minigrid",
     "multi_maze",
     "noisy_chain",
     "noisy_lock",

@@ -147,8 +147,8 @@ def tabulate(
     """Make the Block MDP of an environment by trying every action in every state.
 
     The search is breadth first, over copies of the environment (`copy.deepcopy`). States are
-    numbered in the order in which they are found, and all of them can be reached. `truncated` is
-    ignored: an episode ends at the horizon.
+    numbered in the order in which they are found, and all of them can be reached. An episode ends
+    at the horizon; a warning says so if the environment truncates it earlier.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def tabulate(
     n_actions, first = _actions(env)
     horizon = horizon_of(env) if horizon is None else check_integer("horizon", horizon, 1)
     draws = draws if draws is None else check_integer("draws", draws, 1)
-    search = _Search(env, key, set_state, observe, check_integer("cap", cap, 1))
+    search = _Search(env, key, set_state, observe, check_integer("cap", cap, 1), horizon)
     met = [search.start(seed + i) for i in range(check_integer("starts", starts, 1))]
     outcomes: list[Sequence[Sequence[Outcome]]] = []
     with _progress(_name(env)) as show:
@@ -265,7 +265,13 @@ def _emission(
     """Return the emission of a problem with S states; `shown` is what to show without one."""
     if emission is None:
         return Fixed(shown)
-    return emission if isinstance(emission, Emission) else emission(S)
+    made = emission(S) if callable(emission) else emission
+    if not isinstance(made, Emission):
+        raise ValueError(
+            "emission must be an Emission, a function that makes one for a number of states, or "
+            f"None, got {made!r}"
+        )
+    return made
 
 
 def _lists(outcomes: Sequence[Sequence[Sequence[Outcome]]]) -> tuple[Successors, NDArray[Any]]:
@@ -389,18 +395,19 @@ class _Search:
     ----------
     env : gymnasium.Env
         The environment, which is changed if there is a `set_state`.
-    key, set_state, observe, cap : object
+    key, set_state, observe, cap, horizon : object
         Arguments of `tabulate`.
     """
 
-    def __init__(self, env: Env, key: Any, set_state: Any, observe: Any, cap: int) -> None:
-        self.env, self.key, self.set_state, self.observe, self.cap = (
-            *(env, key, set_state, observe),
-            cap,
-        )
+    def __init__(
+        self, env: Env, key: Any, set_state: Any, observe: Any, cap: int, horizon: int
+    ) -> None:
+        self.env, self.key, self.set_state, self.observe = env, key, set_state, observe
+        self.cap, self.horizon = cap, horizon
         self.found: dict[Hashable, int] = {}  # key and whether the episode has ended -> state
         self.keys: list[Any] = []
         self.ended: list[bool] = []
+        self.depths: list[int] = []  # steps in which each state was found
         self.shown: list[NDArray[Any]] = []
         self._copies: deque[Any] = deque()  # of the states that are still to be searched
         self._first = 0  # state of the first copy
@@ -408,7 +415,7 @@ class _Search:
     def start(self, seed: int) -> int:
         """Reset the environment, and return the number of its state."""
         x, _ = self.env.reset(seed=seed)
-        return self._number(self.env, x, ended=False)
+        return self._number(self.env, x, ended=False, depth=0)
 
     def step(self, s: int, a: int, draws: int | None) -> list[Outcome]:
         """Return what action a in state s leads to."""
@@ -417,15 +424,29 @@ class _Search:
             env = self._at(s)
             if i > 0 or draws is not None:  # the first step of deterministic ones is as it comes
                 _reseed(env, (s, a, i))
-            x, r, terminated, _, _ = env.step(a)
-            seen[self._number(env, x, ended=bool(terminated)), float(r)] += 1
+            x, r, terminated, truncated, _ = env.step(a)
+            depth = self.depths[s] + 1
+            if not math.isfinite(r):
+                raise ValueError(f"action {a} in state {self._where(s)} of {self.env} pays {r}")
+            if truncated and not terminated and depth < self.horizon and self.set_state is None:
+                warn(
+                    f"{self.env} truncates an episode after {depth} steps, before the horizon of "
+                    f"{self.horizon}: tabulate goes on. Set horizon={depth} to end it there"
+                )
+                self.horizon = 0  # one warning is enough
+            number = self._number(env, x, ended=bool(terminated), depth=depth)
+            seen[number, float(r)] += 1
         if draws is None and len(seen) > 1:
-            where = s if self.key is None else self.keys[s]
             raise ValueError(
-                f"{self.env} is random: action {a} in state {where!r} has more than one result. "
+                f"{self.env} is random: action {a} in state {self._where(s)} has more than one "
+                "result. "
                 "Set draws, such as draws=1000, to estimate probabilities"
             )
         return [(n / (draws or 2), t, r) for (t, r), n in seen.items()]
+
+    def _where(self, s: int) -> str:
+        """Return the name of a state in messages."""
+        return repr(s if self.key is None else self.keys[s])
 
     def forget(self, s: int) -> None:
         """Give up the copy of state s, which is the first one."""
@@ -437,9 +458,14 @@ class _Search:
         if self.set_state is None:
             return self._copy(self._copies[s - self._first])
         self.set_state(self.env.unwrapped, self.keys[s])
+        if self.key is not None and (key := self.key(self.env.unwrapped)) != self.keys[s]:
+            raise ValueError(
+                f"set_state must bring {self.env} into the state with the key {self.keys[s]!r}, "
+                f"but then key returns {key!r}"
+            )
         return self.env
 
-    def _number(self, env: Any, x: Any, *, ended: bool) -> int:
+    def _number(self, env: Any, x: Any, *, ended: bool, depth: int) -> int:
         """Return the number of the state of an environment, and remember it if it is new."""
         key = _observation(x, env).tobytes() if self.key is None else self.key(env.unwrapped)
         try:
@@ -454,6 +480,7 @@ class _Search:
                 )
             self.keys.append(key)
             self.ended.append(ended)
+            self.depths.append(depth)
             copied = None if self.set_state is not None else self._copy(env)
             self._copies.append(copied)
             self.shown.append(self._observe(env if copied is None else self._copy(env), x))

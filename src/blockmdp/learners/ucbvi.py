@@ -3,8 +3,8 @@
 `update` adds a step to the data and `plan` computes the optimistic values of their Algorithm 2. The
 differences: transitions and rewards are estimated separately for each level (unless `stationary`),
 the bonus is c / sqrt(n) instead of 7 H L / sqrt(n), and values are not forced to decrease over time
-(`UCBVITheory` is the algorithm as published). With c = 0 this is R-MAX (Brafman and Tennenholtz
-2002) with every action known after one visit.
+(`UCBVITheory` is the algorithm as published); a discount is possible. With c = 0 this is R-MAX
+(Brafman and Tennenholtz 2002) with every action known after one visit.
 
 `plan` computes only entries that can have changed: those visited since the last planning, and those
 that lead to a state whose value has changed. The result is the same. Sums go over the few next
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.jit import inlined, jit
+from blockmdp.jit import inlined, interpreted, jit
 from blockmdp.learners.base import Learner, at, best_action, check_range, check_stationary
 from blockmdp.loop import learn
 
@@ -41,6 +41,7 @@ class Tables(NamedTuple):
     v_max: float
     successors: NDArray[np.int32]  # (L, S, A, S), the next states seen, in increasing order
     seen: NDArray[np.int32]  # (L, S, A), their number
+    discount: float
 
 
 @inlined
@@ -51,15 +52,21 @@ def act(tables, k, h, s, key):
 @inlined
 def backup(tables, h, s, a):
     """Return the optimistic value of an action, given the values of the next level."""
-    i = at(tables.n, h)
-    n = tables.n[i, s, a]
+    n = tables.n[at(tables.n, h), s, a]
     if n == 0:
         return tables.v_max
+    return min(tables.v_max, mean(tables, h, s, a) + tables.c / math.sqrt(n))
+
+
+@inlined
+def mean(tables, h, s, a):
+    """Return the mean of reward and next value, of an action that was tried."""
+    i = at(tables.n, h)
     total = tables.r[i, s, a]
     for j in range(tables.seen[i, s, a]):
         t = tables.successors[i, s, a, j]
-        total += tables.m[i, s, a, t] * tables.v[h + 1, t]
-    return min(tables.v_max, total / n + tables.c / math.sqrt(n))
+        total += tables.m[i, s, a, t] * (tables.discount * tables.v[h + 1, t])
+    return total / tables.n[i, s, a]
 
 
 @inlined
@@ -123,6 +130,21 @@ def plan(tables, k, key):
 
 
 @jit
+def exploit(tables):
+    """Compute q and v without optimism, where actions that were never tried are not an option."""
+    H, S, A = tables.q.shape
+    for step in range(H):
+        h = H - 1 - step
+        for s in range(S):
+            best = -math.inf
+            for a in range(A):
+                tried = tables.n[at(tables.n, h), s, a] > 0
+                tables.q[h, s, a] = mean(tables, h, s, a) if tried else -math.inf
+                best = max(best, tables.q[h, s, a])
+            tables.v[h, s] = best if best > -math.inf else 0.0
+
+
+@jit
 def loop(tables, dynamics, tape, episodes, k, returns):
     return learn(act, update, plan, tables, dynamics, tape, episodes, k, returns)
 
@@ -141,6 +163,13 @@ class UCBVI(Learner):
     stationary : bool, default=False
         Estimate one model for all levels. Use it if the transitions and rewards do not depend on
         the level, and labels mean the same at all levels: it needs up to H times fewer episodes.
+    discount : float, default=1.0
+        Factor by which a value counts less one step earlier. Below 1, the learner first tries what
+        is near. With 1, everything that may still be reached in the episode is equally good, so in
+        a maze it walks at random until the time is nearly over.
+    greedy : {"optimistic", "known"}, default="optimistic"
+        The policy that is learnt: the one that the learner follows, or the best one in the model of
+        what was seen. With "known", a goal reached once is kept, while the learner goes on looking.
 
     References
     ----------
@@ -160,11 +189,16 @@ class UCBVI(Learner):
     bonus: float = 0.1
     v_max: float = 1.0
     stationary: bool = False
+    discount: float = 1.0
+    greedy: Literal["optimistic", "known"] = "optimistic"
 
     def __post_init__(self) -> None:
         check_range(self, "bonus", 0.0, math.inf)
         check_range(self, "v_max", -1e300, 1e300)
         check_stationary(self)
+        check_range(self, "discount", 0.0, 1.0)
+        if self.greedy not in ("optimistic", "known"):
+            raise ValueError(f"greedy must be 'optimistic' or 'known', got {self.greedy!r}")
 
     def tables(self, H: int, S: int, A: int, episodes: int) -> Tables:
         v = np.full((H + 1, S), float(self.v_max))
@@ -182,7 +216,17 @@ class UCBVI(Learner):
             float(self.v_max),
             np.zeros((L, S, A, S), np.int32),
             np.zeros((L, S, A), np.int32),
+            float(self.discount),
         )
+
+    def policy(self, tables: Tables) -> NDArray[np.float64]:
+        if self.greedy == "known":
+            tables = tables._replace(q=tables.q.copy(), v=tables.v.copy())
+            (exploit if self.is_compiled() else interpreted(exploit))(tables)
+        return super().policy(tables)
+
+    def behaviour(self, tables: Tables, k: int) -> NDArray[np.float64]:
+        return super().policy(tables)
 
     act = staticmethod(act)
     update = staticmethod(update)

@@ -6,7 +6,7 @@ the others that it names, one that chooses among them by the data, and one that 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.decomposition import PCA
@@ -27,6 +27,7 @@ from blockmdp.oracles.fitting import (
 )
 from blockmdp.oracles.independence import IndependenceMixture
 from blockmdp.oracles.mixtures import BernoulliMixture, GaussianMixture, SphericalMixture
+from blockmdp.oracles.screens import ScreenOracle
 from blockmdp.oracles.simhash import AutoencoderSimHash
 from blockmdp.oracles.subspaces import SubspaceClustering
 
@@ -43,6 +44,7 @@ __all__ = [
     "IndependenceMixture",
     "InductiveClusterer",
     "PoissonMixture",
+    "ScreenOracle",
     "SphericalMixture",
     "SubspaceClustering",
     "check_is_oracle",
@@ -155,32 +157,50 @@ def gmm(n_states: int = 3, covariance_type: str = "full", n_init: int = 10) -> G
     return GaussianMixture(n_states, covariance_type=covariance_type, n_init=n_init)
 
 
-def images(n_components: int = 20, caution: float = -2.0) -> Pipeline:
-    """Return a pipeline for images, which chooses the number of labels.
-
-    It brings all images to the same brightness and projects them on their principal components.
-    It prefers too many labels to too few.
+def images(
+    n_components: int = 20,
+    caution: float = -2.0,
+    *,
+    kind: Literal["varied", "rendered"] = "varied",
+    channels: int = 3,
+) -> Pipeline | ScreenOracle:
+    """Return an oracle for images, which chooses the number of labels.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of principal components.
+        Number of principal components, if images are varied.
     caution : float, default=-2.0
-        See `AutoOracle`.
+        See `AutoOracle`, if images are varied.
+    kind : {"varied", "rendered"}, default="varied"
+        Kind of images. "varied" is for photographs and handwriting, where images of a state are
+        alike but never equal: they are brought to the same brightness, projected on their principal
+        components and clustered, with too many labels rather than too few. "rendered" is for what a
+        program draws, where images of a state are equal up to tints, distractors and noise in
+        single pixels; it learns online.
+    channels : int, default=3
+        Numbers of each pixel, if images are rendered: 3 for colours, 1 for grey values.
 
     Returns
     -------
-    Pipeline
-        Normalizer, PCA and AutoOracle.
+    Pipeline or ScreenOracle
+        Normalizer, PCA and AutoOracle; or a ScreenOracle.
 
     See Also
     --------
-    AutoOracle : Its last step.
+    AutoOracle : The last step for varied images.
+    ScreenOracle : The oracle for rendered images.
 
     Examples
     --------
     >>> from blockmdp.oracles import images
     >>> [type(step).__name__ for _, step in images().steps]
     ['Normalizer', 'PCA', 'AutoOracle']
+    >>> images(kind="rendered")
+    ScreenOracle()
     """
+    if kind == "rendered":
+        return ScreenOracle(channels)
+    if kind != "varied":
+        raise ValueError(f"kind must be 'varied' or 'rendered', got {kind!r}")
     return make_pipeline(Normalizer(), PCA(n_components), AutoOracle(caution=caution))

@@ -4,6 +4,7 @@ No window opens, and no global setting changes.
 """
 
 from blockmdp.plots.agent import plot_agent
+from blockmdp.plots.animation import animate
 from blockmdp.plots.curves import Curve, Panel, Points, growth, learning_curves, save
 from blockmdp.plots.duels import Interval, duel_figure
 from blockmdp.plots.maps import heat_map
@@ -14,6 +15,7 @@ __all__ = [
     "Interval",
     "Panel",
     "Points",
+    "animate",
     "duel_figure",
     "growth",
     "heat_map",

@@ -33,7 +33,7 @@ SUSPECTS = 10  # bits with a memory of their own, and
 SUSPECT_SHARE = 0.1  # their share of the bits that vary, from which on the agent acts at random
 SURPRISE = math.log(100.0)  # how surprising their memory must be, each
 DECIDED = 0.5  # share of the bits that vary which must be decided before that ends, and
-NEWLY = 0.01  # share that was decided since the last test, below which it ends
+NEARLY = 0.5  # share of `min_count` that no other bit may have then: it will be decided soon
 NEW = 0.01  # share of observations that may be seen once only if states are known by their bits
 CHUNK = 1_000  # observations that are learnt again at once
 SPARSE = 0.1  # share of ones below which sparse matrices are faster
@@ -303,7 +303,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._are_bits, self._is_settled, self.explores_ = True, False, False
         self._past: list[Bits] = []  # all observations, as long as they are bits
         self._steps: list[tuple[Bits, Bits, Ints]] = []  # of random actions, once it explores
-        self._n = self._n_steps = self._n_decided = 0
+        self._n = self._n_steps = 0
         self._due = FIRST
         self._changed = NONE
 
@@ -347,10 +347,10 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self.explores_, self._steps, self._n_steps, self._due = True, [], 0, FIRST
             return True
         found, rarer = influence(before, after, actions, self.error)
-        decided = int(np.count_nonzero(found | (rarer >= self.min_count)))
-        newly, self._n_decided = decided - self._n_decided, decided
-        varied = np.count_nonzero(rarer)
-        is_done = found.any() and decided >= DECIDED * varied and newly <= NEWLY * varied
+        decided = found | (rarer >= self.min_count)
+        nearly = ~decided & (rarer >= NEARLY * self.min_count)
+        is_enough = np.count_nonzero(decided) >= DECIDED * np.count_nonzero(rarer)
+        is_done = found.any() and is_enough and not nearly.any()
         if not is_done and self._n_steps < self.max_steps:
             return False
         self.explores_, self._is_settled, self._steps = False, True, []

@@ -116,7 +116,7 @@ def test_an_agent_loses_nothing_where_nothing_moves_on_its_own(make: Any) -> Non
 def maze_agent() -> bm.OnlineURL:
     m = bm.multi_maze(2, horizon=20, seed=5)
     agent = bm.OnlineURL(
-        ControlledMixture(min_count=40), bm.PSRL(stationary=True), pool_levels=True
+        ControlledMixture(min_count=60), bm.PSRL(stationary=True), pool_levels=True
     )
     return agent.fit(m, 500, seed=5)
 

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from blockmdp.jit import inlined, jit
 
 __all__ = [
-    "LARGEST_NORMAL",
     "bits",
     "child",
     "children",

@@ -258,6 +258,20 @@ def test_channels_must_divide_the_numbers_of_a_picture() -> None:
         bm.oracles.images(kind="blurred")  # type: ignore[arg-type]
 
 
+def test_a_policy_that_sees_pictures_can_be_saved(tmp_path: Path) -> None:
+    shown = bm.Screens(pictures(3), tint=0.3, distractors=1, size=2**63 - 1)  # hides all else
+    assert shown.sample(0, np.arange(3), rng.children(rng.root(0), 0, 3)).shape == (3, shown.dim)
+    lock = bm.lock_bernoulli(horizon=3)
+    emission = bm.Screens(pictures(3), tint=0.3)
+    m = bm.BlockMDP(lock.initial, lock.transitions, lock.rewards, emission=emission)
+    oracle = bm.oracles.images(kind="rendered")
+    agent = bm.OnlineURL(oracle, pool_levels=True).fit(m, episodes=60, seed=0)
+    agent.save(tmp_path / "policy.npz")
+    policy = bm.load(tmp_path / "policy.npz")
+    x = emission.sample(1, np.arange(9) % 3, rng.children(rng.root(1), 0, 9))
+    assert [policy.act(row, 1) for row in x] == [agent.policy_.act(row, 1) for row in x]
+
+
 # --- films ----------------------------------------------------------------------------------------
 def test_any_problem_can_be_animated(tmp_path: Path) -> None:
     m = bm.lock_bernoulli(horizon=3)

@@ -45,6 +45,11 @@ _TRUSTED = [
     "blockmdp.oracles.auto.AutoOracle",
     "blockmdp.oracles.counts.CategoricalMixture",
     "blockmdp.oracles.fitting.InductiveClusterer",
+    "blockmdp.oracles.independence.IndependenceMixture",
+    "blockmdp.oracles.mixtures.BernoulliMixture",
+    "blockmdp.oracles.screens.Palette",
+    "blockmdp.oracles.screens.Prototypes",
+    "blockmdp.oracles.screens.ScreenOracle",
     "blockmdp.oracles.simhash.AutoencoderSimHash",
 ]
 

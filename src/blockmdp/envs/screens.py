@@ -105,7 +105,8 @@ class Screens(Emission):
         self.dim = math.prod(self.shape)
         self.tint, self.pixel = float(tint), float(pixel)
         self.distractors = check_integer("distractors", distractors)
-        self.size, self.shift = check_integer("size", size, 1), check_integer("shift", shift)
+        self.size = min(check_integer("size", size, 1), max(self.shape[:2]))
+        self.shift = check_integer("shift", shift)
         self.has_noise = bool(tint or distractors or pixel or shift)
         self._behind = _most_common(self.pictures)
 

@@ -48,7 +48,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "blockmdp.envs",
             "lock_bernoulli lock_gaussian comblock diabolical_lock bidirectional_lock "
             "exogenous_lock tasid_lock lock_digits noisy_chain multi_maze noisy_lock deep_sea "
-            "river_swim random_block_mdp from_gymnasium",
+            "river_swim random_block_mdp from_gymnasium minigrid",
         ),
         ("agent", "blockmdp", "URL OnlineURL PCID Tabular"),
         (
@@ -56,7 +56,7 @@ CATALOGUE: dict[str, dict[str, str]] = {
             "blockmdp.oracles",
             "AutoOracle pca_kmeans gmm pca_dbscan_svm images BernoulliMixture SphericalMixture "
             "GaussianMixture DirichletMixture ControlledMixture PoissonMixture CategoricalMixture "
-            "IndependenceMixture SubspaceClustering AutoencoderSimHash",
+            "IndependenceMixture SubspaceClustering AutoencoderSimHash ScreenOracle",
         ),
         (
             "learner",

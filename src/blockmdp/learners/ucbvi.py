@@ -169,7 +169,8 @@ class UCBVI(Learner):
         a maze it walks at random until the time is nearly over.
     greedy : {"optimistic", "known"}, default="optimistic"
         The policy that is learnt: the one that the learner follows, or the best one in the model of
-        what was seen. With "known", a goal reached once is kept, while the learner goes on looking.
+        what was seen, with the same `discount`. With "known", a goal reached once is kept, while
+        the learner goes on looking.
 
     References
     ----------

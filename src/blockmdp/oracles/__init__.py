@@ -176,8 +176,8 @@ def images(
         Kind of images. "varied" is for photographs and handwriting, where images of a state are
         alike but never equal: they are brought to the same brightness, projected on their principal
         components and clustered, with too many labels rather than too few. "rendered" is for what a
-        program draws, where images of a state are equal up to tints, distractors and noise in
-        single pixels; it learns online.
+        program draws, where images of a state are equal up to tints and distractors, with
+        colours from 0 to 255; it learns online.
     channels : int, default=3
         Numbers of each pixel, if images are rendered: 3 for colours, 1 for grey values.
 

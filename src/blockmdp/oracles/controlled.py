@@ -141,6 +141,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = validate_data(self, X, dtype=np.float64)
         self._reset()
+        self._are_bits = _are_bits(X)
         self.mixture_.fit(X)
         self._keep(X)
         return self
@@ -336,7 +337,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if not self._are_bits:
             was, self.explores_, self._is_settled, self._steps = self.explores_, False, True, []
             return was
-        self._due = math.ceil(GROWTH * self._n_steps)
+        self._due = min(math.ceil(GROWTH * self._n_steps), max(self.max_steps, self._n_steps + 1))
         x, y, actions = (np.concatenate(each) for each in zip(*self._steps))
         self._steps = [(x, y, actions)]
         before, after = (np.unpackbits(each, axis=1, count=self.n_features_in_) for each in (x, y))

@@ -172,6 +172,7 @@ def most_dependent(X: Array, weights: Array) -> tuple[float, int]:
     top = np.argsort(-np.abs(C[i, j]) * np.minimum(ones[i], ones[j]) ** 0.5, kind="stable")[:PAIRS]
     i, j = i[top], j[top]
     N, a, b, k = (np.rint(v).astype(np.int64) for v in (n, ones[i], ones[j], both[i, j]))
+    k = np.clip(k, np.maximum(a + b - N, 0), np.minimum(a, b))  # each was rounded by itself
     tails = hypergeom.cdf(k, N, a, b), hypergeom.sf(k - 1, N, a, b)
     p = np.minimum(1.0, 2 * np.minimum(*tails))
     best = int(p.argmin())

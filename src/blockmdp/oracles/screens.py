@@ -27,12 +27,12 @@ FEWEST, SHARE = 3, 0.003  # a colour recurs if it is in 3 pictures, and in 0.3 %
 
 
 class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Recognises pictures that a program draws, behind tints, distractors and pixel noise.
+    """Recognises pictures that a program draws, behind tints and distractors.
 
-    It learns online, in four steps. The colours of each picture are fitted to those of the first
-    one, channel by channel, which removes tints. Colours that recur make up a palette; any other
-    colour is taken for noise, and replaced by the most common colour of the pixel, the background.
-    Then pictures of the same state are equal, up to a few pixels.
+    It learns online, in three steps. The colours of each picture, from 0 to 255, are fitted to
+    those of the first ones, channel by channel, which removes tints. Colours that recur make up a
+    palette; pixels of any other colour are hidden. Two pictures have the same label if no pixel
+    that is visible in both is different.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    A colour recurs if it is in at least three pictures, and in 2 % of the pictures since it was
-    first seen. So a distractor whose colour is always the same is not recognised as noise.
+    A colour recurs if it is in at least three pictures, and in 0.3 % of the pictures since it
+    was first seen. So a distractor whose colour is always the same is not recognised as noise.
 
     Examples
     --------
@@ -205,7 +205,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         background = most_common(self._codes, self._recurs)
         self._background = np.where(self._recurs[background], background, HIDDEN).astype(np.int32)
         self._prototypes = Prototypes.new(self._codes.shape[1])
-        self._known: dict[bytes, int] = {}
+        self._known: dict[str, int] = {}  # saved as text
         rows = self._cleaned(self._codes)
         self.labels_ = np.array([self._learn(row) for row in rows], np.int64)
         self._due = GROWTH * n
@@ -224,17 +224,21 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._prototypes = self._prototypes.with_row(row, self._background)
         elif far == 0:
             complete(self._prototypes.rows[label], row)
-        self._known[row.tobytes()] = label
+        self._known[_name(row)] = label
         return label
 
     def _nearest(self, row: Codes) -> tuple[int, int]:
         """Return the label with the fewest different pixels, and their number."""
-        known = self._known.get(row.tobytes())
+        known = self._known.get(_name(row))
         if known is not None:
             return known, 0
         differs = np.flatnonzero(row != self._background)
         label, far = nearest(self._prototypes, row, differs, np.zeros(len(row), np.bool_))
         return int(label), int(far)
+
+
+def _name(row: Codes) -> str:
+    return row.tobytes().decode("latin-1")
 
 
 def _tolerance(X: NDArray[np.float64]) -> float:

@@ -258,6 +258,7 @@ def _sight(request: Request) -> tuple[Sight, Any]:
 
 def _turns(W: Any, b: Any, largest: Any) -> tuple[Any, Any]:
     """Return `turn` and `rest` of a decoder, see `Sight`."""
+    W, b = W[b > -np.inf], b[b > -np.inf]
     most = (W.max(axis=0) - W.min(axis=0)) * largest  # by which two scores may come closer
     turn = np.argsort(-most, kind="stable")
     rounding = 1e-14 * len(largest) * (np.abs(W).max(axis=0) @ largest + np.abs(b).max())

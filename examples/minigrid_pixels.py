@@ -43,10 +43,14 @@ print(f"value {agent.value(samples=2):.2f}")
 # Watch
 # -----
 # ``animate`` plays the learnt policy and writes a GIF file. Here are some of its pictures.
+from pathlib import Path  # noqa: E402
+from tempfile import mkdtemp  # noqa: E402
+
 from PIL import Image, ImageSequence  # noqa: E402
 
-print(f"return {agent.animate('doorkey.gif')}")
-with Image.open("doorkey.gif") as film:
+path = Path(mkdtemp()) / "doorkey.gif"
+print(f"return {agent.animate(path)}")
+with Image.open(path) as film:
     frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]
 shown = frames[:: max(len(frames) // 8, 1)][:8]
 fig, axes = plt.subplots(1, len(shown), figsize=(10, 1.5), layout="constrained")

@@ -26,9 +26,9 @@ from blockmdp.oracles import (
     fit_oracle,
 )
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
-from blockmdp.oracles._noise import modes, whitening
+from blockmdp.oracles._noise import cell_limits, modes, whitening
 from blockmdp.oracles.dirichlet import MixtureBank
-from blockmdp.oracles.scores import LinearScores
+from blockmdp.oracles.scores import ClippedScores, LinearScores
 from blockmdp.testing import check_incremental_oracle
 
 
@@ -216,12 +216,14 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     assert floats == pytest.approx(same_floats, rel=1e-12)  # two libraries' lgamma
 
 
-@pytest.mark.parametrize("kind", ["round", "bits", "correlated"])
+@pytest.mark.parametrize("kind", ["round", "bits", "correlated", "spikes"])
 def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch):
     random = np.random.default_rng(0)
     x = np.stack([gaussians(seed, n=50, d=6)[0] for seed in range(3)])  # (mixtures, rows, d)
     x = (x > 0).astype(float) if kind == "bits" else x
     x = x @ np.diag([9.0, 1, 1, 1, 1, 0.2]) if kind == "correlated" else x
+    if kind == "spikes":
+        x = np.where(random.random(x.shape) < 0.15, 40.0, x)
     groups = random.permutation(np.repeat(np.arange(3), 50))
 
     def learn():
@@ -232,6 +234,7 @@ def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch
         return bank.mixtures
 
     together = learn()
+    assert any(one.limits_ is not None for one in together) == (kind == "spikes")
     for one, rows in zip(together, x):
         alone = DirichletMixture().partial_fit(rows)
         assert np.array_equal(one.labels_, alone.labels_)
@@ -584,6 +587,48 @@ def test_outliers_get_the_closest_large_label():
     assert len(np.unique(oracle.labels_)) == len(np.unique(oracle.predict(x))) == 2
 
 
+def with_spikes(x, share=0.03, size=3.0, seed=7):
+    """Rows in which single numbers are replaced by outliers."""
+    random = np.random.default_rng(seed)
+    return np.where(random.random(x.shape) < share, size * random.choice([-1, 1], x.shape), x)
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_single_numbers_that_are_outliers_are_clipped(online):
+    x, states = observations(bm.noisy_lock(10, noise="round"), 4, 300, [0.5, 0.3, 0.2], seed=1)
+    spiked, oracle = with_spikes(x), DirichletMixture()
+    for rows in np.split(spiked, 100 if online else 1):
+        oracle = oracle.partial_fit(rows) if online else oracle.fit(rows)
+    low, high = oracle.limits_
+    assert (low > -3).all()
+    assert (high < 3).all()
+    labels = oracle.predict(x)
+    assert adjusted_rand_score(states, labels) > 0.99
+    fitted = fit_oracle(oracle, spiked, np.uint64(1)).predictor
+    assert isinstance(fitted, ClippedScores)
+    again = pickle.loads(pickle.dumps(oracle))
+    assert np.array_equal(oracle.predict(spiked), again.predict(spiked))
+    assert DirichletMixture().fit(x).limits_ is None
+
+
+def test_limits_are_given_up_if_more_data_show_that_they_were_wrong():
+    random = np.random.default_rng(3)
+    oracle = DirichletMixture().fit(with_spikes(random.normal(size=(32, 20)), 0.05, 40.0))
+    assert oracle.limits_ is not None
+    far = np.where(random.random((64, 1)) < 0.2, 30.0, 1.0)  # whole rows
+    oracle.partial_fit(random.normal(size=(64, 20)) * far)
+    assert oracle.limits_ is None
+
+
+@pytest.mark.parametrize("noise", ["round", "correlated", "directions", "by level", "outliers"])
+def test_states_and_outlying_rows_are_not_taken_for_outlying_numbers(noise):
+    m = bm.noisy_lock(horizon=10, noise=noise, seed=31)
+    for seed, weights in enumerate(([0.1, 0.1, 0.8], [0.02, 0.03, 0.95], [0.4, 0.4, 0.2])):
+        assert cell_limits(observations(m, 4, 400, weights, seed)[0]) is None
+    one_hot = np.eye(20)[np.random.default_rng(0).integers(20, size=400)]  # twenty rare states
+    assert cell_limits(one_hot + 0.1 * np.random.default_rng(1).normal(size=(400, 20))) is None
+
+
 def test_old_outliers_are_forgotten_but_a_rare_state_that_comes_later_is_found():
     random = np.random.default_rng(5)
     n = 3_000
@@ -654,3 +699,29 @@ def test_memory_can_be_changed_between_batches():
     assert oracle.set_params(memory=None).partial_fit(x[60:90])._n == 90
     assert oracle.set_params(memory=40).partial_fit(x[90:])._n <= 70
     assert len(oracle.labels_) == 120
+
+
+def test_an_agent_clips_outlying_numbers_and_its_file_does_too(tmp_path):
+    lock = bm.noisy_lock(horizon=5, noise="round", seed=4)
+
+    class Spiked(bm.Emission):
+        stationary = False
+        n_states, dim = lock.emission.n_states, lock.emission.dim
+
+        def sample(self, level, states, keys):
+            z = bm.rng.normals(keys ^ np.uint64(1), self.dim)
+            return np.where(
+                np.abs(z) > 2.2, 3 * np.sign(z), lock.emission.sample(level, states, keys)
+            )
+
+    tables = (lock.initial, lock.transitions, lock.rewards, lock.reward_probability)
+    m = bm.BlockMDP(*tables, emission=Spiked())
+    agent = bm.OnlineURL(pool_levels=False).fit(m, 300, seed=0)
+    assert agent.value() > 0.9 * m.optimal_value()
+    kinds = {type(each.predictor) for each in agent.policy_.decoder.fitted}
+    assert ClippedScores in kinds
+    agent.save(tmp_path / "policy.npz")
+    loaded = bm.load(tmp_path / "policy.npz").decoder
+    x = m.sample(3, 0, n=200)
+    levels = np.full(200, 3)
+    assert np.array_equal(loaded.decode(levels, x), agent.policy_.decoder.decode(levels, x))

@@ -40,7 +40,7 @@ class Bank(NamedTuple):
     """The state of G mixtures; C and K are the numbers of rows and labels there is room for."""
 
     raw: Any  # (G, C, d) observations without the centre
-    x: Any  # (G, C, d) the same after T; the same array if no mixture has had a T
+    x: Any  # (G, C, d) the same, clipped and after T; the same array if no mixture has done that
     z: Any  # (G, C) labels
     n: Any  # (G,) number of observations
     due: Any  # (G,) number of observations at which the labels are reconsidered
@@ -101,6 +101,8 @@ def new_bank(G: int, d: int) -> Bank:
         is_current=zeros(K, dtype=np.bool_),
         scores=BankScores(
             centre=zeros(d),
+            low=np.full((G, d), -np.inf),
+            high=np.full((G, d), np.inf),
             T=zeros(0, 0),
             has_T=zeros(dtype=np.bool_),
             W=zeros(K, d),

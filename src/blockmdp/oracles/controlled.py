@@ -295,6 +295,11 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Number of labels."""
         return 1 if self.explores_ else self.mixture_.n_labels_
 
+    @property
+    def limits_(self) -> Any:
+        """Limits to which observations are clipped; see `DirichletMixture`."""
+        return getattr(self.mixture_, "limits_", None)
+
     def _reset(self) -> None:
         if not 0 < self.error < 1:
             raise ValueError(f"error must be in (0, 1), got {self.error!r}")

@@ -46,13 +46,14 @@ from blockmdp.oracles._dirichlet import (
 )
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
+    cell_limits,
     modes,
     neighbour_differences,
     rank,
     whitening,
 )
 from blockmdp.oracles.mixtures import dependent_bit
-from blockmdp.oracles.scores import LinearScores, bank_labels
+from blockmdp.oracles.scores import ClippedScores, LinearScores, bank_labels
 
 __all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
 
@@ -63,6 +64,7 @@ SWEEPS = 5  # passes over the data before the evidence is compared
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
+MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outliers in cells are sought
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -97,6 +99,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         closest.
     n_labels_ : int
         Number of labels: one more than the largest in use.
+    limits_ : tuple of ndarray of shape (d,), or None
+        Limits to which observations are clipped, because single numbers in them are outliers.
     evidence_ : float
         Log probability of the data that are kept and of their labels, up to a constant.
     n_features_in_ : int
@@ -253,7 +257,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         W : ndarray of shape (n_labels, d)
             Weights.
         b : ndarray of shape (n_labels,)
-            Intercepts: the label of x is the k with the largest W[k] . x + b[k].
+            Intercepts: the label of x, clipped to `limits_` if there are any, is the k with the
+            largest W[k] . x + b[k].
         """
         check_is_fitted(self, "n_labels_")
         scores, T = self._bank.state.scores, self._T
@@ -291,6 +296,14 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             labels[kept] = self._shown[: len(kept)]
         labels.setflags(write=False)
         return labels
+
+    @property
+    def limits_(self) -> tuple[Array, Array] | None:
+        """Limits (d,) and (d,) to which observations are clipped, None if they are not."""
+        if not self._bank.is_clipped(self._g):
+            return None
+        scores, g = self._bank.state.scores, self._g
+        return scores.low[g] + self._centre, scores.high[g] + self._centre
 
     @property
     def evidence_(self) -> float:
@@ -416,6 +429,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
         self._n_tried = 0  # number of rows when `_forget_shape` was last tried
+        self._n_limited: float = 0  # the same for `_limit_cells`; inf if its answer is final
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
         self._known_products: tuple[int, Any] = 0, 0.0  # see `_products`: of how many rows, and it
@@ -438,6 +452,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         far apart, and fewer than neighbours let one think if it is strong in few directions. So
         both are tried.
         """
+        self._limit_cells()
         one_label = np.zeros(self._n, np.int64)
         self._reshape(None, one_label)
         if self._model.bits or self._n < 3:
@@ -529,6 +544,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
+        if self._limit_cells():
+            self._begin()
+            return
         labels, T = self._z.copy(), self._copy_of_T()
         for _ in range(6):
             now = self._search()
@@ -569,6 +587,24 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                     break
             else:
                 return now
+
+    def _limit_cells(self) -> bool:
+        """Clip all rows if single numbers are outliers. Return whether this has changed.
+
+        This is decided whenever the data have doubled. Limits that are confirmed the next time stay
+        for ever: with other states among the data they would be wider, and let outliers through.
+        """
+        if self._model.bits or self._n < max(2 * self._n_limited, MIN_CELL_ROWS):
+            return False
+        self._n_limited = self._n
+        limits = cell_limits(self._raw[:: -(-self._n // MAX_CELL_ROWS)].astype(np.float64))
+        if (limits is not None) == self._bank.is_clipped(self._g):
+            self._n_limited = self._n if limits is None else math.inf
+            return False
+        self._bank.limit(self._g, *(limits or (-np.inf, np.inf)))
+        self._shared = self._refused = None  # they knew nothing of the limits
+        self._known_products = 0, 0.0
+        return True
 
     def _learn_noise(self, now: _Clustering) -> bool:
         """Learn the shape of the noise. Return whether the labels should be reconsidered."""
@@ -648,7 +684,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         degrees of freedom.
         """
         counts = np.bincount(z)
-        sums = label_sums(self._raw, z, len(counts))
+        sums = label_sums(self._bank.clipped(self._g, self._raw), z, len(counts))
         sums /= np.sqrt(np.maximum(counts, 1))[:, None]
         return self._products() - sums.T @ sums, self._n - int(np.count_nonzero(counts))
 
@@ -659,7 +695,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         n, d = self._raw.shape
         known, products = self._known_products
-        x = self._raw[known:].astype(np.float64)
+        x = self._bank.clipped(self._g, self._raw[known:]).astype(np.float64)
         products = np.asarray(products + x.T @ x)
         if n > d:
             self._known_products = n, products
@@ -740,6 +776,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
+        if self._n_limited < math.inf:
+            self._n_limited = min(self._n_limited, self._n)
         self._known_products = 0, 0.0
         self._accept(self._clustering(self._z.copy()))
 
@@ -880,20 +918,37 @@ class MixtureBank:
         for array in (state.counts, state.sums, state.split_at, state.is_current, state.hidden):
             array[g] = 0
         state.born[g], state.scores.b[g] = -1, -np.inf
+        state.scores.low[g], state.scores.high[g] = -np.inf, np.inf
 
     def reserve(self, *, rows: int = 0, labels: int = 0) -> None:
         """Make room."""
         self.state = with_room(self.state, rows=rows, labels=labels)
 
+    def is_clipped(self, g: int) -> bool:
+        """Whether mixture g clips its rows."""
+        return bool(self.state.scores.low[g].max() > -np.inf)
+
+    def clipped(self, g: int, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows of mixture g within its limits."""
+        if not self.is_clipped(g):
+            return rows
+        scores = self.state.scores
+        return np.clip(rows, scores.low[g], scores.high[g]).astype(np.float32)
+
+    def limit(self, g: int, low: Array | float, high: Array | float) -> None:
+        """Clip the rows of mixture g from now on. See `shape` for those it has."""
+        self.state.scores.low[g], self.state.scores.high[g] = low, high
+
     def shape(self, g: int, T: Array | None) -> None:
-        """Look at all rows of mixture g through another T."""
+        """Look at all rows of mixture g within its limits and through another T."""
         state, n = self.state, int(self.state.n[g])
+        x = self.clipped(g, state.raw[g, :n]).astype(np.float64)
         if T is not None and state.scores.T.size == 0:
             G, d = state.scores.centre.shape
-            scores = state.scores._replace(T=np.zeros((G, d, d)))
-            self.state = state = state._replace(x=state.raw.copy(), scores=scores)
+            self.state = state = state._replace(scores=state.scores._replace(T=np.zeros((G, d, d))))
+        if state.x is state.raw and (T is not None or self.is_clipped(g)):
+            self.state = state = state._replace(x=state.raw.copy())
         state.scores.has_T[g] = T is not None
-        x = state.raw[g, :n].astype(np.float64)
         if T is not None:
             state.scores.T[g] = T
             x = x @ T
@@ -1010,7 +1065,8 @@ def trusting(predictor: Any, oracle: Any) -> Any:
     Predictor
         The predictor itself, unless it is the scores of a `DirichletMixture`.
     """
-    if not (isinstance(predictor, LinearScores) and hasattr(oracle, "trusted_labels")):
+    is_linear = isinstance(predictor, LinearScores | ClippedScores)
+    if not (is_linear and hasattr(oracle, "trusted_labels")):
         return predictor
     return replace(predictor, b=np.where(oracle.trusted_labels(), predictor.b, -np.inf))
 

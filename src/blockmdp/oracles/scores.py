@@ -25,6 +25,7 @@ from blockmdp.jit import index, inlined, jit
 
 __all__ = [
     "BankScores",
+    "ClippedScores",
     "LinearScores",
     "NetworkScores",
     "Predictor",
@@ -90,12 +91,49 @@ class LinearScores:
         return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
 
 
+@dataclass(frozen=True)
+class ClippedScores:
+    """Label k with the largest W[k] . r + b[k], where r is x clipped to limits.
+
+    Parameters
+    ----------
+    W : ndarray of shape (K, d)
+        Weights.
+    b : ndarray of shape (K,)
+        Intercepts; -inf for a label that is never given.
+    low, high : ndarray of shape (d,)
+        Limits of each coordinate.
+    """
+
+    W: Array
+    b: Array
+    low: Array
+    high: Array
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
+        return LinearScores(self.W, self.b).predict(np.clip(x, self.low, self.high))
+
+
 class BankScores(NamedTuple):
     """Linear scores of G decoders: decoder g gives x the label k with the largest
-    W[g, k] . y + b[g, k], where y = (x - centre[g]) T[g], or x - centre[g] if it has no T.
+    W[g, k] . y + b[g, k]. Here y = r T[g], or r if it has no T, and r is x - centre[g], clipped.
     """
 
     centre: Any  # (G, d)
+    low: Any  # (G, d) limits of x - centre, -inf and inf if there are none
+    high: Any  # (G, d)
     T: Any  # (G, d, d); (G, 0, 0) if no decoder has had one
     has_T: Any  # (G,)
     W: Any  # (G, K, d)
@@ -188,7 +226,7 @@ def to_scores(estimator: Any) -> Any:
 
     Returns
     -------
-    LinearScores, QuadraticScores or estimator
+    LinearScores, ClippedScores, QuadraticScores or estimator
         An object with `predict`.
 
     Notes
@@ -231,6 +269,9 @@ def to_scores(estimator: Any) -> Any:
     if linear is None:
         return estimator
     W, b = linear
+    limits = getattr(last, "limits_", None)
+    if limits is not None:
+        return estimator if maps else ClippedScores(*map(_read_only, (W, b, *limits)))
     M, v = _composed(maps, W.shape[1])
     return LinearScores(_read_only(W @ M), _read_only(W @ v + b))
 
@@ -358,17 +399,18 @@ def bank_labels(scores, groups, x):
 
 @inlined
 def shape(scores, g, row, y):
-    """Write the row times T[g] to y; if there is no T, the row itself."""
+    """Write the row, clipped, times T[g] to y; if there is no T, the clipped row itself."""
     d = len(row)
     if not scores.has_T[g]:
         for j in range(d):
-            y[j] = row[j]
+            y[j] = min(max(row[j], scores.low[g, j]), scores.high[g, j])
         return
     for j in range(d):
         y[j] = 0.0
     for i in range(d):
+        number = min(max(row[i], scores.low[g, i]), scores.high[g, i])
         for j in range(d):
-            y[j] += row[i] * scores.T[g, i, j]
+            y[j] += number * scores.T[g, i, j]
 
 
 @inlined

@@ -7,7 +7,9 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,11 +23,13 @@ __all__ = [
     "check_size",
     "did_you_mean",
     "is_terminal",
+    "keep_warnings",
     "warn",
 ]
 
 COPIES = 6  # of a table of transitions: rewards, cumulative probabilities and what is temporary
 _PACKAGE = str(Path(__file__).parent)
+_kept: ContextVar[list[str] | None] = ContextVar("_kept", default=None)  # warnings, for later
 
 
 class InvalidParameterError(ValueError):
@@ -190,6 +194,27 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
+@contextmanager
+def keep_warnings(messages: list[str]) -> Iterator[None]:
+    """Let `warn` collect messages, as long as this context lasts in this thread.
+
+    Parameters
+    ----------
+    messages : list of str
+        Gets the messages.
+
+    Yields
+    ------
+    None
+        Nothing.
+    """
+    token = _kept.set(messages)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def warn(message: str) -> None:
     """Issue a `UserWarning` that points at the line of user code that called the package.
 
@@ -198,6 +223,9 @@ def warn(message: str) -> None:
     message : str
         Text of the warning.
     """
+    if (kept := _kept.get()) is not None:
+        kept.append(message)
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

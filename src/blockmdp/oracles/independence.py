@@ -77,7 +77,7 @@ class IndependenceMixture(BernoulliMixture):
     dependence within a component. It is not the algorithm of its proof, and we were able to read
     only its abstract and what Feng et al. (2020) say of it. So its guarantee does not carry over:
 
-    - Pairs of bits are tested. Components that differ in one bit only are not told apart (their
+    - Pairs of bits are tested. Components that differ in one bit only are not separated (their
       mixture is itself one of independent bits), nor are those that only show in three bits
       together.
     - The most dependent component is split at one bit of its most dependent pair, and expectation

@@ -146,14 +146,14 @@ def _make(env: str) -> Any:
 
 
 class _Success(gymnasium.RewardWrapper[Any, Any]):
-    """Pays 1 for success: MiniGrid pays less the later it comes, as its counter of steps says."""
+    """Pays 1 for success. MiniGrid pays less the later it comes."""
 
     def reward(self, reward: Any) -> float:
         return float(np.sign(reward))
 
 
 class _Layout:
-    """What the state of a MiniGrid environment is, and how to bring it into a state.
+    """Reads the state of a MiniGrid environment, and restores it.
 
     Objects that look alike are different, because an environment may ask for one of them.
     """

@@ -34,7 +34,7 @@ SUSPECT_SHARE = 0.1  # their share of the bits that vary, from which on the agen
 SURPRISE = math.log(100.0)  # how surprising their memory must be, each
 DECIDED = 0.5  # share of the bits that vary which must be decided before that ends, and
 NEARLY = 0.5  # share of `min_count` that no other bit may have then: it will be decided soon
-NEW = 0.01  # share of observations that may be seen once only if states are known by their bits
+NEW = 0.01  # share of observations with a pattern of their own, up to which patterns are labels
 CHUNK = 1_000  # observations that are learnt again at once
 SPARSE = 0.1  # share of ones below which sparse matrices are faster
 
@@ -428,11 +428,11 @@ class Patterns:
         return 2 * self._patterns - 1, -self._patterns.sum(axis=1)
 
     def changed_labels(self) -> Ints:
-        """Return that no label has changed."""
+        """Return no observations: labels never change."""
         return NONE
 
     def trusted_labels(self) -> NDArray[np.bool_]:
-        """Return that all labels are trusted."""
+        """Return True for all labels."""
         return np.ones(self.n_labels_, np.bool_)
 
 

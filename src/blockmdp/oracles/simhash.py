@@ -38,7 +38,7 @@ class AutoencoderSimHash(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     units : int, default=8
         Number of hidden units of the auto-encoder: the length of the binary code, D in the paper.
     noise : float, default=0.3
-        Uniform noise within this of 0 is added to each hidden unit while it learns, which drives
+        In training, uniform noise from -noise to noise is added to each hidden unit, which drives
         the units to 0 or 1.
     alpha : float, default=0.2
         Penalty for the squares of the weights. A larger one gives fewer labels.

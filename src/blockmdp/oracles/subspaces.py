@@ -223,9 +223,9 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(found, np.int64)
 
     def _dimension(self, X: Array, labels: Labels, random: Any) -> int:
-        """Return the dimension with the best Bayesian information criterion, from 1 up until two
-        more bring nothing. None is larger than that of the parts of the graph: where these mix
-        subspaces, it is too large. A few short starts are enough here.
+        """Return the dimension with the best Bayesian information criterion. It is at most that of
+        the parts of the graph, which is too large if they mix subspaces. The search starts with 1
+        and stops after two without a gain. A few short starts are enough here.
         """
         n, d = X.shape
         K = int(self.n_clusters)

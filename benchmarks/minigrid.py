@@ -30,7 +30,7 @@ PROBLEMS = [
     ("MiniGrid-Unlock-v0", 25, 768),
     ("MiniGrid-FourRooms-v0", 30, 768),
 ]
-NOISES = (None, "tint", "distractor")
+NOISES = (None, "tint", "distractors")
 SEEDS = range(5)
 SAMPLES = 10  # observations of each state from which the value is computed
 LEARNER = bm.UCBVI(bonus=0.0, stationary=True, discount=0.95, greedy="known")
@@ -70,7 +70,7 @@ def run(file: Path) -> list[dict[str, Any]]:
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["id"], row["noise"], row["seed"]) for row in rows}
-    for noise in ("latent", None, "distractor", "tint"):
+    for noise in ("latent", None, "distractors", "tint"):
         for name, horizon, most in PROBLEMS:
             todo = [seed for seed in SEEDS if (name, noise, seed) not in done]
             if not todo:

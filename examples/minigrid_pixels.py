@@ -11,7 +11,7 @@ problem, so we also know how good the learnt policy is. This example needs
 # %%
 # The problem
 # -----------
-# The layout is fixed; the noise is drawn anew at each step.
+# The layout is fixed, and the noise changes at every step.
 import matplotlib.pyplot as plt
 
 import blockmdp as bm

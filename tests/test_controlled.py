@@ -86,15 +86,42 @@ def test_without_bits_or_actions_the_labels_are_those_of_the_mixture() -> None:
         assert all(map(np.array_equal, one.linear_scores(), other.linear_scores()))
 
 
-def test_exploring_ends_where_observations_are_no_longer_bits() -> None:
+def learn_step_by_step(oracle: ControlledMixture, episodes: int) -> list[bool]:
+    """Show random episodes of 20 steps to an oracle. Return when it explored."""
     m = bm.noisy_chain(3, 40, horizon=20, seed=1)
-    before, after, actions = random_steps(m, 40)
-    oracle = ControlledMixture()
-    for i in range(0, 800, 20):
+    before, after, actions = random_steps(m, episodes)
+    explored = []
+    for i in range(0, 20 * episodes, 20):
         x, y = before[i : i + 20], after[i : i + 20]
         oracle.see_actions(y, x, np.zeros(20, int), actions[i : i + 20])
         oracle.partial_fit(np.concatenate([x[:1], y]).astype(float))
-    assert oracle.explores_
+        explored.append(oracle.explores_)
+    return explored
+
+
+def test_exploring_ends_after_the_largest_number_of_steps() -> None:
+    oracle = ControlledMixture(min_count=10**6, max_steps=500)  # too few to decide on any bit
+    explored = learn_step_by_step(oracle, 60)
+    assert sum(explored) * 20 == 500
+    assert explored.index(True) * 20 == 240  # 250 steps are needed to see that something moves
+    assert not explored[-1]
+    assert oracle.kept_.all()
+    assert len(oracle.labels_) == 60 * 21
+
+
+def test_a_data_set_without_bits_is_never_explored() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 40))
+    oracle = ControlledMixture().fit(X)
+    assert not oracle._are_bits
+    assert not any(learn_step_by_step(oracle, 40))
+    oracle.fit(X > 0)
+    assert oracle._are_bits
+    assert any(learn_step_by_step(oracle, 40))
+
+
+def test_exploring_ends_where_observations_are_no_longer_bits() -> None:
+    oracle = ControlledMixture()
+    assert learn_step_by_step(oracle, 40)[-1]
     assert oracle.n_labels_ == 1
     oracle.partial_fit(np.full((3, 40), 0.5))
     assert not oracle.explores_
@@ -165,7 +192,7 @@ def test_patterns_know_a_state_from_its_first_visit_on() -> None:
 
 
 class Spy(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """An oracle of one's own that looks at actions: odd and even observations have two labels."""
+    """A user's oracle that sees actions. The label is whether the sum of an observation is odd."""
 
     seen: ClassVar[list[tuple[Any, ...]]] = []
     explores_ = False
@@ -220,7 +247,9 @@ def test_an_oracle_can_ask_for_random_actions() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"error": 0.0}, r"error must be in \(0, 1\), got 0.0"),
+        ({"error": 0.0}, r"error must be a number in \(0, 1\), got 0.0"),
+        ({"concentration": -1}, "concentration must be a number > 0, got -1"),
+        ({"memory": 0}, "memory must be an integer >= 1, got 0"),
         ({"min_count": 0}, "min_count must be an integer >= 1, got 0"),
         ({"max_steps": 0}, "max_steps must be an integer >= 1, got 0"),
     ],
@@ -228,6 +257,8 @@ def test_an_oracle_can_ask_for_random_actions() -> None:
 def test_a_wrong_parameter_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ControlledMixture(**arguments).fit(np.eye(3))
+    with pytest.raises(ValueError, match=message):
+        ControlledMixture(**arguments).see_actions(np.eye(3), np.eye(3), [0, 0, 0], [0, 1, 0])
 
 
 def test_it_is_an_estimator_and_an_incremental_oracle() -> None:

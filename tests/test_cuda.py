@@ -91,6 +91,31 @@ def test_a_failed_fit_is_named_and_ends_the_others():
     assert caught.value.__notes__ == ["this happened in fit 1 of fit_many, counted from 0"]
 
 
+def test_a_warning_names_the_fit_and_points_at_the_users_line():
+    agents = [bm.OnlineURL(learner=bm.UCBVI(v_max=v)) for v in (4.0, 1.0, 4.0, 1.0)]
+    with pytest.warns(UserWarning, match="v_max") as caught:
+        bm.fit_many(agents, bm.diabolical_lock(3), 5, seeds=0, engine="compiled")
+    told = [str(each.message) for each in caught]
+    assert [message.partition(": ")[0] for message in told] == [
+        "fit 1 of fit_many, counted from 0",
+        "fit 3 of fit_many, counted from 0",
+    ]
+    assert all("v_max=1, but" in message for message in told)
+    assert {each.filename for each in caught} == {__file__}
+
+
+def test_a_label_that_never_wins_does_not_decide_what_is_drawn():
+    from blockmdp.simulators.cuda import _turns
+
+    W, b = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 3.0]]), np.array([0.5, -0.5])
+    turn, rest = _turns(W, b, np.ones(3))
+    assert turn.tolist() == [1, 0, 2]  # no difference is larger than that of coordinate 1
+    assert rest == pytest.approx([1.0, 0.0, 0.0], abs=1e-12)
+    more, never = np.concatenate([W, [[99.0, 0.0, -99.0]]]), np.append(b, -np.inf)
+    for one, other in zip(_turns(more, never, np.ones(3)), (turn, rest)):
+        assert np.array_equal(one, other)
+
+
 def test_nothing_to_fit_is_an_empty_list_and_any_iterable_will_do():
     assert bm.fit_many(bm.Tabular(), [], 10, []) == []
     fits = bm.fit_many(bm.Tabular(), (lock(s) for s in range(2)), 10, np.arange(2))

@@ -102,7 +102,11 @@ def test_a_grid_is_solved_from_noisy_pixels(minigrid: Any, tmp_path: Path) -> No
     [
         ({"observation": "text"}, "observation must be"),
         ({"reward": "late"}, "reward must be"),
-        ({"noise": "fog"}, "noise must be 'tint'"),
+        ({"noise": "fog"}, "noise must be a mapping, None or one of 'tint', .*, got 'fog'$"),
+        ({"noise": "distractor"}, "got 'distractor'; did you mean 'distractors'?"),
+        ({"noise": ["tint"]}, r"one of 'tint', .*, got \['tint'\]"),
+        ({"noise": {"tnt": 1}}, "keys from 'tint', .*, got 'tnt'; did you mean 'tint'?"),
+        ({"noise": {"tint": 7}, "cap": 1}, r"tint must be a number in \[0, 1\], got 7"),
         ({"noise": "tint", "observation": "grid"}, "noise needs a picture"),
         ({"cap": 10}, "more than 10 states"),
     ],
@@ -166,7 +170,11 @@ def test_without_noise_screens_are_pictures() -> None:
     [
         (np.zeros((2, 3, 3)), {}, "shape"),
         (np.full((2, 3, 3, 3), 300), {}, "from 0 to 255"),
+        (np.full((2, 3, 3, 3), 99.5), {}, "whole numbers from 0 to 255, not fractions: round"),
+        (np.full((2, 3, 3, 3), 0.5), {}, "whole numbers from 0 to 255: multiply them by 255"),
+        (np.ones((2, 3, 3, 3), np.bool_), {}, "numbers from 0 to 255"),
         (np.zeros((2, 3, 3, 3)), {"tint": 2.0}, "tint"),
+        (np.zeros((2, 3, 3, 3)), {"tint": "x"}, r"tint must be a number in \[0, 1\], got 'x'"),
         (np.zeros((2, 3, 3, 3)), {"pixel": -1.0}, "pixel"),
         (np.zeros((2, 3, 3, 3)), {"distractors": -1}, "distractors"),
     ],
@@ -199,7 +207,31 @@ def test_a_distractor_of_one_colour_is_a_known_limit() -> None:
 
 
 def test_the_oracle_is_an_incremental_oracle() -> None:
-    check_incremental_oracle(bm.oracles.ScreenOracle(channels=1))
+    random = np.random.default_rng(0)
+    x = np.repeat([10.0, 100.0, 200.0], 20)[random.permutation(60)]
+    X = np.stack([x, np.full(60, 50.0), x[::-1]], axis=1) + random.normal(size=(60, 3))
+    check_incremental_oracle(bm.oracles.ScreenOracle(channels=1), X)
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset", "words"),
+    [
+        (1 / 255, 0.0, "all are from 0 to 1: multiply the pictures by 255"),
+        (1e18, 0.0, r"from 0 to 255, got numbers from 0 to 2.55e\+20"),
+        (1.0, -1.0, "from 0 to 255, got numbers from -1 to 254"),
+        (1.0, np.nan, "NaN"),
+    ],
+)
+def test_pictures_on_another_scale_are_an_error(scale: float, offset: float, words: str) -> None:
+    x = scale * pictures().reshape(6, -1) + offset
+    oracle = bm.oracles.ScreenOracle()
+    for learn in (oracle.fit, oracle.partial_fit):
+        with pytest.raises(ValueError, match=words):
+            learn(x)
+    oracle.fit(pictures().reshape(6, -1))
+    if scale >= 1:  # a dark picture is not an error
+        with pytest.raises(ValueError, match=words):
+            oracle.predict(x)
 
 
 def test_learning_in_pieces_gives_labels_of_the_whole_past() -> None:
@@ -258,6 +290,18 @@ def test_channels_must_divide_the_numbers_of_a_picture() -> None:
         bm.oracles.images(kind="blurred")  # type: ignore[arg-type]
 
 
+def test_an_argument_of_the_other_kind_of_images_is_an_error() -> None:
+    with pytest.raises(ValueError, match="n_components is only for kind='varied', got n_comp"):
+        bm.oracles.images(5, kind="rendered")
+    with pytest.raises(ValueError, match="caution is only for kind='varied', got caution=0"):
+        bm.oracles.images(caution=0.0, kind="rendered")
+    with pytest.raises(ValueError, match="channels is only for kind='rendered', got channels=1"):
+        bm.oracles.images(channels=1)
+    assert bm.oracles.images(kind="rendered", channels=1).channels == 1
+    steps = bm.oracles.images(7, -1.0)
+    assert (steps[1].n_components, steps[-1].caution) == (7, -1.0)
+
+
 def test_a_policy_that_sees_pictures_can_be_saved(tmp_path: Path) -> None:
     shown = bm.Screens(pictures(3), tint=0.3, distractors=1, size=2**63 - 1)  # hides all else
     assert shown.sample(0, np.arange(3), rng.children(rng.root(0), 0, 3)).shape == (3, shown.dim)
@@ -284,8 +328,35 @@ def test_any_problem_can_be_animated(tmp_path: Path) -> None:
         black.animate(tmp_path / "lake.gif")
     with pytest.raises(ValueError, match="render_mode"):
         black.animate(tmp_path / "lake.gif", on=gymnasium.make("FrozenLake-v1"))
-    with pytest.raises(ValueError, match="fps"):
-        agent.animate(tmp_path / "lock.gif", fps=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("film.gif", {"fps": 0}, r"fps must be a number in \(0, 100\], got 0"),
+        ("film.gif", {"fps": -4}, r"fps must be a number in \(0, 100\], got -4"),
+        ("film.gif", {"fps": "4"}, r"fps must be a number in \(0, 100\], got '4'"),
+        ("film.gif", {"episodes": 0}, "episodes must be an integer >= 1, got 0"),
+        ("film.mp4", {}, "ends in .gif, got '.*film.mp4'"),
+        ("", {}, "ends in .gif, got "),
+        ("folder.gif", {}, "folder.gif' is a folder"),
+        ("missing/film.gif", {}, "in a folder that exists, got '.*film.gif'"),
+    ],
+)
+def test_a_film_that_cannot_be_written_is_an_error_before_anything_is_played(
+    tmp_path: Path, name: str, options: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "folder.gif").mkdir()
+    m = bm.lock_bernoulli(horizon=3)
+
+    def act(*_: Any) -> int:
+        raise AssertionError("an episode was played")
+
+    policy = bm.Policy(m.optimal_policy())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bm.Policy, "act", act)
+        with pytest.raises(ValueError, match=words):
+            bm.plots.animate(m, policy, tmp_path / name, **options)
 
 
 # --- the learner ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import poisson
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import blockmdp as bm
 from blockmdp import rng
@@ -20,8 +20,12 @@ from blockmdp.oracles import (
     AutoOracle,
     BernoulliMixture,
     CategoricalMixture,
+    ControlledMixture,
+    DirichletMixture,
+    GaussianMixture,
     IndependenceMixture,
     PoissonMixture,
+    ScreenOracle,
     SphericalMixture,
     SubspaceClustering,
     _em,
@@ -131,6 +135,96 @@ def test_check_oracle_measures_g_of_the_new_oracles() -> None:
         assert len(check.plot().axes) == 1
 
 
+# --- arguments ------------------------------------------------------------------------------------
+WRONG = [
+    (SubspaceClustering(0), "n_clusters must be an integer >= 1, got 0"),
+    (SubspaceClustering(n_dims=0), "n_dims must be an integer >= 1, got 0"),
+    (SubspaceClustering(n_neighbors=-1), "n_neighbors must be an integer >= 1, got -1"),
+    (SubspaceClustering(n_init=0), "n_init must be an integer >= 1, got 0"),
+    (SubspaceClustering(max_iter=0), "max_iter must be an integer >= 1, got 0"),
+    (SubspaceClustering(max_points="all"), "max_points must be an integer >= 1, got 'all'"),
+    (AutoencoderSimHash(0), "n_hashes must be an integer >= 1, got 0"),
+    (AutoencoderSimHash(units=0), "units must be an integer >= 1, got 0"),
+    (AutoencoderSimHash(iterations=1.5), "iterations must be an integer >= 1, got 1.5"),
+    (AutoencoderSimHash(noise=-0.1), "noise must be a number >= 0, got -0.1"),
+    (AutoencoderSimHash(alpha="x"), "alpha must be a number >= 0, got 'x'"),
+    (AutoencoderSimHash(tol=np.nan), "tol must be a number >= 0, got nan"),
+    (PoissonMixture(0), "n_components must be an integer >= 1, got 0"),
+    (PoissonMixture(prior=-1.0), "prior must be a number >= 0, got -1.0"),
+    (CategoricalMixture(n_init=0), "n_init must be an integer >= 1, got 0"),
+    (CategoricalMixture(max_iter=True), "max_iter must be an integer >= 1, got True"),
+    (BernoulliMixture(prior=0), "prior must be a number > 0, got 0"),
+    (BernoulliMixture(binarize=np.inf), "binarize must be a finite number, got inf"),
+    (SphericalMixture(reg_covar=-1e-6), "reg_covar must be a number >= 0, got -1e-06"),
+    (GaussianMixture(tol=-1), "tol must be a number >= 0, got -1"),
+    (IndependenceMixture(alpha=1.5), r"alpha must be a number in \[0, 1\], got 1.5"),
+    (IndependenceMixture(max_components=0), "max_components must be an integer >= 1, got 0"),
+    (AutoOracle(0), "max_labels must be an integer >= 1, got 0"),
+    (AutoOracle(caution=None), "caution must be a finite number, got None"),
+    (ControlledMixture(max_labels=0), "max_labels must be an integer >= 1, got 0"),
+    (ControlledMixture(error="small"), r"error must be a number in \(0, 1\), got 'small'"),
+    (ScreenOracle(channels=0), "channels must be an integer >= 1, got 0"),
+    (ScreenOracle(tolerated=-1), "tolerated must be an integer >= 0, got -1"),
+]
+
+
+@pytest.mark.parametrize(("oracle", "message"), WRONG, ids=lambda part: str(part)[:40])
+def test_a_wrong_parameter_is_named_however_few_the_data_are(oracle: Any, message: str) -> None:
+    X = np.arange(24.0).reshape(4, 6)
+    with pytest.raises(ValueError, match=message):
+        oracle.fit(X)
+    with pytest.raises(ValueError, match=message):  # not "too few observations"
+        fit_oracle(oracle, X, np.uint64(0))
+
+
+def test_a_whole_number_may_be_a_float() -> None:
+    X, _ = observed(COUNTS, 30)
+    for kind in (PoissonMixture, SubspaceClustering, AutoOracle):
+        one, other = (kind(n, random_state=0).fit(X) for n in (2, 2.0))
+        assert np.array_equal(one.predict(X), other.predict(X))
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        AutoOracle(),
+        AutoencoderSimHash(),
+        BernoulliMixture(),
+        CategoricalMixture(),
+        ControlledMixture(),
+        DirichletMixture(),
+        GaussianMixture(),
+        IndependenceMixture(),
+        PoissonMixture(),
+        ScreenOracle(),
+        SphericalMixture(),
+        SubspaceClustering(),
+    ],
+    ids=lambda oracle: type(oracle).__name__,
+)
+def test_an_oracle_that_is_not_fitted_says_so(oracle: Any) -> None:
+    X = np.zeros((2, 3))
+    asked = 0
+    for name, arguments in {
+        "predict": (X,),
+        "predict_proba": (X,),
+        "score": (X,),
+        "score_samples": (X,),
+        "linear_scores": (),
+        "quadratic_scores": (),
+        "changed_labels": (),
+        "trusted_labels": (),
+    }.items():
+        is_constant = (type(oracle), name) == (CategoricalMixture, "linear_scores")
+        if hasattr(oracle, name) and not is_constant:
+            asked += 1
+            with pytest.raises(NotFittedError, match=f"This {type(oracle).__name__} instance"):
+                getattr(oracle, name)(*arguments)
+    assert asked
+    assert not hasattr(oracle, "labels_")
+    assert not hasattr(oracle, "n_labels_")
+
+
 # --- counts and categories ------------------------------------------------------------------------
 def test_the_likelihood_of_a_poisson_mixture_follows_from_its_parameters() -> None:
     X, _ = observed(COUNTS, 90)
@@ -226,6 +320,12 @@ def test_the_most_dependent_pair_is_found_among_rare_bits() -> None:
     assert p < 1e-20
     assert bit in (0, 3)
     assert most_dependent(X[:, 1:2], np.ones(400)) == (1.0, 0)
+
+
+def test_rounded_counts_that_no_table_has_are_not_a_dependence() -> None:
+    # 2.4 rows, of which 1.6 and 1.6 are ones: of 2, 2 and 2, both must be ones in 2, not in 1
+    X = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    assert most_dependent(X, np.full(3, 0.8)) == (1.0, 0)
 
 
 def test_components_that_run_out_are_reported() -> None:

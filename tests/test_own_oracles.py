@@ -110,6 +110,26 @@ def test_labels_that_an_incremental_oracle_changes_are_read_again():
         assert oracle.labels_.tolist() == labels
 
 
+def test_noise_is_shared_only_by_oracles_that_know_theirs():
+    taken = []
+
+    class Taking(Online):
+        def share_noise(self, T):
+            raise AssertionError("nobody has measured any noise")
+
+    class Knowing(Taking):
+        def noise_scatter(self):
+            return np.eye(1), 1000
+
+        def share_noise(self, T):
+            taken.append(T)
+
+    m = bm.lock_gaussian(2, sigma=0.05, seed=1)
+    bm.OnlineURL(Taking(), pool_levels=False).fit(m, episodes=30)
+    bm.OnlineURL(Knowing(), pool_levels=False).fit(m, episodes=30)
+    assert taken
+
+
 @pytest.mark.parametrize(("memory", "levels", "share"), [(None, 3, None), (9, 3, 3), (2, 3, 1)])
 def test_oracles_that_are_refitted_share_the_memory(memory, levels, share):
     decoder = OnlineDecoder(KMeans(2), levels - 1, 10, pool_levels=False, key=KEY, memory=memory)

@@ -542,6 +542,9 @@ def test_other_walkers_of_a_maze_ignore_the_agent() -> None:
     )
     differ = (one != other).any(axis=(0, 2))
     assert differ.tolist() == [i == m.emission.controlled for i in range(4)]
+    whole = Mazes(3.0, float(m.emission.controlled))  # type: ignore[arg-type]
+    again = whole.sample(7, np.full(50, 3), keys(50))
+    assert np.array_equal(again.reshape(50, 4, 121), one)
 
 
 def test_other_walkers_of_a_maze_move_at_random() -> None:
@@ -576,7 +579,7 @@ def test_one_of_two_locks_pays_more() -> None:
     assert len(better) == 2
 
 
-def test_the_bits_of_tasids_lock_are_drawn_anew_at_each_level() -> None:
+def test_the_bits_of_tasids_lock_are_fresh_at_each_level() -> None:
     m = tasid_lock(4, sigma=0.0)
     assert m.emission.dim == 16
     x = [m.emission.emission.sample(h, np.zeros(2000, int), keys(2000))[:, 8:] for h in (1, 2)]
@@ -608,6 +611,18 @@ def test_a_lock_with_a_decoder_for_each_level_is_recovered_level_by_level() -> N
     agent = OnlineURL(learner=UCBVI(bonus=1.0, v_max=5.0), pool_levels=False).fit(m, 100, seed=0)
     assert agent.recovers()
     assert not measures.recovers(m, agent.decoder_, agent.tables_.m.sum(axis=0, keepdims=True))
+
+
+def test_recovers_names_a_wrong_argument() -> None:
+    agent = OnlineURL().fit(noisy_chain(3, 8), 5)
+    for samples in (0, -1, 2.5):
+        with pytest.raises(ValueError, match=f"samples must be an integer >= 1, got {samples}"):
+            agent.recovers(samples=samples)
+        with pytest.raises(ValueError, match=f"samples must be an integer >= 1, got {samples}"):
+            agent.value(samples)
+    for tolerance in (-0.1, 1.1, np.nan):
+        with pytest.raises(ValueError, match=r"tolerance must be a number in \[0, 1\], got "):
+            agent.recovers(tolerance)
 
 
 def test_recovers_needs_counts_of_transitions() -> None:

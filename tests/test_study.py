@@ -249,6 +249,21 @@ def test_a_newer_parameter_is_part_of_the_key_unless_it_changes_nothing():
     assert len(set(keys)) == 4
 
 
+def test_parts_that_have_new_parameters_keep_their_keys():
+    def key(**agent):
+        problem = {"name": "lock_bernoulli", "horizon": 3}
+        return next(study(problem=problem, agent=agent).runs()).key
+
+    planner = key(name="Tabular", learner="UCBVI")
+    assert planner == "40b1ed888961ef6f8248cf47a9f60eff"
+    for newer in ({"discount": 0.9}, {"greedy": "known"}):
+        assert key(name="Tabular", learner={"name": "UCBVI"} | newer) != planner
+    pictures = key(name="URL", learner="OracleQ", oracle="images")
+    assert pictures == "e1a407b481e7c34ea89f6db3fe9a0f4b"
+    rendered = {"name": "images", "kind": "rendered"}
+    assert key(name="URL", learner="OracleQ", oracle=rendered) != pictures
+
+
 # --- a user's own parts ---------------------------------------------------------------------------
 OWN = '''
 import functools

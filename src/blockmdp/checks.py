@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import os
 import sys
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["check_finite", "check_integer", "check_size", "is_terminal", "warn"]
+__all__ = [
+    "InvalidParameterError",
+    "check_finite",
+    "check_integer",
+    "check_number",
+    "check_size",
+    "did_you_mean",
+    "is_terminal",
+    "keep_warnings",
+    "warn",
+]
 
 COPIES = 6  # of a table of transitions: rewards, cumulative probabilities and what is temporary
 _PACKAGE = str(Path(__file__).parent)
+_kept: ContextVar[list[str] | None] = ContextVar("_kept", default=None)  # warnings, for later
+
+
+class InvalidParameterError(ValueError):
+    """An argument is wrong, whatever the data. Scikit-learn has an error of this name, which is
+    private; `fit_oracle` recognises both by the name.
+    """
 
 
 def check_finite(x: Any) -> None:
@@ -53,7 +75,7 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
 
     Raises
     ------
-    ValueError
+    InvalidParameterError
         If the value is not an integer, or is smaller than `least`.
     """
     try:
@@ -62,8 +84,54 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        raise InvalidParameterError(f"{name} must be an integer >= {least}, got {value!r}")
     return whole
+
+
+def check_number(
+    name: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    closed: Literal["both", "left", "right", "neither"] = "both",
+) -> float:
+    """Return `value` as a float.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error message.
+    value : object
+        Value to check. Finite numbers of any type pass; True and False do not.
+    low, high : float, default=-inf and inf
+        Bounds of the value.
+    closed : {"both", "left", "right", "neither"}, default="both"
+        Which of the bounds are allowed.
+
+    Returns
+    -------
+    float
+        The value.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the value is not a finite number, or is out of bounds.
+    """
+    left, right = closed in ("both", "left"), closed in ("both", "right")
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    is_finite = is_number and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    x = float(value) if is_finite else math.nan
+    if (low <= x if left else low < x) and (x <= high if right else x < high):
+        return x
+    if low == -math.inf:
+        allowed = "a finite number"
+    elif high == math.inf:
+        allowed = f"a number {'>=' if left else '>'} {low:g}"
+    else:
+        allowed = f"a number in {'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
+    raise InvalidParameterError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_size(H: int, S: int, A: int) -> None:
@@ -88,6 +156,25 @@ def check_size(H: int, S: int, A: int) -> None:
         )
 
 
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown word.
+
+    Parameters
+    ----------
+    word : object
+        The word.
+    known : iterable of str
+        Words to choose from.
+
+    Returns
+    -------
+    str
+        "; did you mean ...?", or nothing if no known word is close.
+    """
+    near = difflib.get_close_matches(str(word), known, 1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def is_terminal(stream: Any) -> bool:
     """Whether a stream is a terminal; no if it is closed, or is no stream at all.
 
@@ -107,6 +194,27 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
+@contextmanager
+def keep_warnings(messages: list[str]) -> Iterator[None]:
+    """Let `warn` collect messages, as long as this context lasts in this thread.
+
+    Parameters
+    ----------
+    messages : list of str
+        Gets the messages.
+
+    Yields
+    ------
+    None
+        Nothing.
+    """
+    token = _kept.set(messages)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def warn(message: str) -> None:
     """Issue a `UserWarning` that points at the line of user code that called the package.
 
@@ -115,6 +223,9 @@ def warn(message: str) -> None:
     message : str
         Text of the warning.
     """
+    if (kept := _kept.get()) is not None:
+        kept.append(message)
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blockmdp.checks import check_number
 from blockmdp.emissions import Emission
 from blockmdp.jit import jit
 from blockmdp.rng import normal, uniform
@@ -180,9 +181,7 @@ class Subspaces(Emission):
 
     def __init__(self, vectors: ArrayLike, sigma: float = 0.0) -> None:
         self.vectors = _table("Subspaces: vectors", vectors, 3, least=-np.inf)
-        if not 0 <= sigma < np.inf:
-            raise ValueError(f"Subspaces: sigma must be finite and >= 0, got {sigma!r}")
-        self.sigma = float(sigma)
+        self.sigma = check_number("Subspaces: sigma", sigma, 0)
         self.n_states, self.n_dims, self.dim = self.vectors.shape
 
     def sample(
@@ -194,14 +193,14 @@ class Subspaces(Emission):
 def _padded(p: Any) -> Any:
     """Return arrays (n_states, m_j), one for each coordinate, as one array (n_states, dim, m)."""
     try:
-        whole = np.asarray(p, np.float64)
-        if whole.ndim == 3:
-            return whole
+        whole = np.asarray(p)
     except ValueError:  # different lengths
-        pass
-    parts = [np.asarray(part, np.float64) for part in p]
-    if any(part.ndim != 2 or len(part) != len(parts[0]) for part in parts):
-        shapes = ", ".join(str(part.shape) for part in parts)
+        whole = np.zeros(0)
+    if whole.ndim == 3:
+        return whole
+    parts = [_numbers("Categories: p", part) for part in p] if np.iterable(p) else []
+    if not parts or any(part.ndim != 2 or len(part) != len(parts[0]) for part in parts):
+        shapes = ", ".join(str(part.shape) for part in parts) or "none"
         raise ValueError(
             "Categories: p must be an array (n_states, dim, m), or one array (n_states, m_j) for "
             f"each coordinate, got the shapes {shapes}"
@@ -214,11 +213,23 @@ def _padded(p: Any) -> Any:
 
 def _table(name: str, values: ArrayLike, ndim: int, least: float = 0.0) -> Array:
     """Return parameters as an array that cannot be changed, after a check."""
-    table = np.array(values, np.float64)
+    table = _numbers(name, values)
     if table.ndim != ndim or 0 in table.shape:
         raise ValueError(f"{name} must have {ndim} dimensions, none empty, got {table.shape}")
     _check(np.isfinite(table) & (table >= least), name, table, f"finite and >= {least:g}")
     return _read_only(table)
+
+
+def _numbers(name: str, values: ArrayLike) -> Array:
+    """Return a new array of numbers."""
+    try:
+        table = np.array(values)
+        if table.dtype.kind in "biuf":
+            return table.astype(np.float64)
+    except ValueError:  # different lengths
+        pass
+    given = " ".join(repr(values).split())
+    raise ValueError(f"{name} must be numbers in rows of the same length, got {given:.80}")
 
 
 def _check(good: NDArray[np.bool_], name: str, values: Array, expected: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.decoders import Decoder
 from blockmdp.history import Snapshot
 from blockmdp.learners import Learner
@@ -384,6 +384,7 @@ def recovers(
     >>> recovers(m, agent.decoder_, agent.tables_.m)
     True
     """
+    check_number("tolerance", tolerance, 0, 1)
     reached = mdp.reached()
     C = confusion(mdp, decoder, samples, seed)
     labels = np.where(reached, C.argmax(axis=2), -1)  # (H + 1, S)
@@ -425,6 +426,8 @@ def _agree(
 
 def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
     """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
+    if samples is not None:
+        check_integer("samples", samples, 1)
     if not mdp.emission.has_noise:
         samples = 1
     if samples is None:

@@ -399,7 +399,7 @@ class Agent(ABC):
         Parameters
         ----------
         path : str or Path
-            File to write.
+            File to write, which ends in ".gif".
         on : BlockMDP, gymnasium.Env or None, default=None
             Problem to act in. None is the Block MDP that was learnt. A black box must be given,
             made with `render_mode="rgb_array"`.
@@ -408,7 +408,7 @@ class Agent(ABC):
         seed : int, default=0
             Seed of the first episode.
         fps : float, default=4.0
-            Pictures in a second.
+            Pictures in a second, at most 100.
 
         Returns
         -------

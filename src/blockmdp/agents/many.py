@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from blockmdp.agents.base import Agent
+from blockmdp.checks import keep_warnings, warn
 from blockmdp.envs.gym import mdp_of
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
@@ -73,21 +75,32 @@ def fit_many(
     why = why or next(filter(None, map(_why_alone, agents)), "")
     if why and engine == "cuda":
         raise ValueError(f"engine='cuda' cannot be used: {why}")
+    messages: list[list[str]] = [[] for _ in agents]  # warnings of each fit
     # once for all threads: each of these contexts changes what other threads see
     with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
         if why:
             options: dict[str, Any] = {"record": record, "engine": "compiled"}
             fits = [
-                pool.submit(one.fit, mdp, episodes, seed, **options)
+                pool.submit(_fit, kept, partial(one.fit, mdp, episodes, seed, **options))
+                for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
+            ]
+            agents = _results(fits)
+        else:
+            simulators = [
+                one._simulator(mdp, seed, "compiled", None, record)
                 for one, mdp, seed in zip(agents, mdps, numbers)
             ]
-            return _results(fits)
-        simulators = [
-            one._simulator(mdp, seed, "compiled", None, record)
-            for one, mdp, seed in zip(agents, mdps, numbers)
-        ]
-        _fit_together(agents, simulators, episodes, record is True, engine == "auto")
+            _fit_together(agents, simulators, messages, episodes, record is True, engine == "auto")
+    for i, kept in enumerate(messages):
+        for message in kept:
+            warn(f"fit {i} of fit_many, counted from 0: {message}")
     return agents
+
+
+def _fit(messages: list[str], fit: Callable[[], A]) -> A:
+    """Fit an agent, and keep its warnings: a warning from a thread does not say which fit it is."""
+    with keep_warnings(messages):
+        return fit()
 
 
 def _results(fits: Sequence[Future[A]]) -> list[A]:
@@ -142,6 +155,7 @@ def _why_alone(agent: Agent) -> str:
 def _fit_together(
     agents: Sequence[Agent],
     simulators: Sequence[BlockSimulator],
+    messages: Sequence[list[str]],
     episodes: int,
     record: bool,
     lenient: bool,
@@ -149,7 +163,10 @@ def _fit_together(
     """Fit agents in rounds: each says what it needs next, and all of it runs in one kernel."""
     from blockmdp.simulators.cuda import Request, learn_many  # here, because numba.cuda is slow
 
-    states = [one._begin(each, episodes, record) for one, each in zip(agents, simulators)]
+    states = []
+    for one, simulator, kept in zip(agents, simulators, messages):
+        with keep_warnings(kept):
+            states.append(one._begin(simulator, episodes, record))
     steps = [
         one._steps(each, state, episodes) for one, each, state in zip(agents, simulators, states)
     ]
@@ -157,13 +174,15 @@ def _fit_together(
 
     def advance(i: int) -> Request | None:
         try:
-            return Request(simulators[i], *steps[i].send(seen[i]))
+            with keep_warnings(messages[i]):
+                return Request(simulators[i], *steps[i].send(seen[i]))
         except StopIteration:
             return None
 
     while seen:
         asked = {i: request for i in seen if (request := advance(i)) is not None}
         seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
-    for one, simulator, state in zip(agents, simulators, states):
-        one._ended(simulator, state)
-        one._fitted_by(simulator)
+    for one, simulator, state, kept in zip(agents, simulators, states, messages):
+        with keep_warnings(kept):
+            one._ended(simulator, state)
+            one._fitted_by(simulator)

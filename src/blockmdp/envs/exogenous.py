@@ -105,8 +105,8 @@ def tasid_lock(
     level, which leads to either live state; all others lead to the dead state. The last good action
     pays 1, so V* = 1.
 
-    An observation consists of the one-hot codes of state and level and of fair random bits, drawn
-    anew at every level, plus Gaussian noise. It is padded with zeros to a power of two and
+    An observation consists of the one-hot codes of state and level and of fair random bits, fresh
+    ones at every level, plus Gaussian noise. It is padded with zeros to a power of two and
     multiplied by a Hadamard matrix.
 
     Parameters

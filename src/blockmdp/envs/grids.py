@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, did_you_mean
 from blockmdp.emissions import Fixed
 from blockmdp.envs.convert import tabulate
 from blockmdp.envs.screens import Screens
@@ -19,7 +20,7 @@ __all__ = ["NOISES", "minigrid"]
 
 NOISES: dict[str, dict[str, Any]] = {
     "tint": {"tint": 0.3},
-    "distractor": {"distractors": 2},
+    "distractors": {"distractors": 2},
     "pixel": {"pixel": 0.05},
     "shift": {"shift": 1},
 }
@@ -55,8 +56,8 @@ def minigrid(
         what it carries. "view" is the picture of what lies in front of the agent, as MiniGrid's own
         observations are; then many states look the same.
     noise : str, mapping or None, default=None
-        Noise of the picture: "tint", "distractor", "pixel", "shift", or arguments of `Screens` such
-        as `{"tint": 0.5, "pixel": 0.02}`. None shows the picture as it is.
+        Noise of the picture: "tint", "distractors", "pixel" or "shift", or arguments of `Screens`
+        such as `{"tint": 0.5, "pixel": 0.02}`. None shows the picture as it is.
     reward : {"success", "early"}, default="success"
         "success" pays 1 for success. "early" pays 1 - 0.9 t / H after t steps, as MiniGrid
         does; then the reward depends on the level, and one table is stored for each level.
@@ -114,11 +115,21 @@ def _noise(noise: str | Mapping[str, Any] | None) -> dict[str, Any]:
     if noise is None:
         return {}
     if isinstance(noise, Mapping):
+        allowed = [name for name in inspect.signature(Screens).parameters if name != "pictures"]
+        for name in noise:
+            if name not in allowed:
+                raise ValueError(f"noise must have keys from {_listed(name, allowed)}")
+        Screens(np.zeros((1, 1, 1, 3)), **noise)  # checks the values before states are explored
         return dict(noise)
-    if noise not in NOISES:
-        names = ", ".join(map(repr, NOISES))
-        raise ValueError(f"noise must be {names}, a mapping or None, got {noise!r}")
+    if not isinstance(noise, str) or noise not in NOISES:
+        raise ValueError(f"noise must be a mapping, None or one of {_listed(noise, NOISES)}")
     return NOISES[noise]
+
+
+def _listed(word: object, allowed: Iterable[str]) -> str:
+    """Return the end of a message about a word that is not allowed."""
+    names = ", ".join(map(repr, allowed))
+    return f"{names}, got {word!r}{did_you_mean(word, allowed)}"
 
 
 def _make(env: str) -> Any:
@@ -135,16 +146,16 @@ def _make(env: str) -> Any:
 
 
 class _Success(gymnasium.RewardWrapper[Any, Any]):
-    """Pays 1 for success: MiniGrid pays less the later it comes, as its counter of steps says."""
+    """Pays 1 for success. MiniGrid pays less the later it comes."""
 
     def reward(self, reward: Any) -> float:
         return float(np.sign(reward))
 
 
 class _Layout:
-    """What the state of a MiniGrid environment is, and how to bring it into a state.
+    """Reads the state of a MiniGrid environment, and restores it.
 
-    Objects are told apart by identity, because an environment may ask for one of them.
+    Objects that look alike are different, because an environment may ask for one of them.
     """
 
     def __init__(self) -> None:

@@ -68,19 +68,18 @@ class Mazes(Emission):
     stationary = False
 
     def __init__(self, n_distractors: int, controlled: int) -> None:
-        self.n_distractors = check_integer("n_distractors", n_distractors)
+        self.n_distractors = D = check_integer("n_distractors", n_distractors)
         self.controlled = check_integer("controlled", controlled)
-        if controlled > n_distractors:
+        if self.controlled > D:
             raise ValueError(
-                f"Mazes: controlled must be from 0 to n_distractors = {n_distractors}, "
-                f"got {controlled!r}"
+                f"Mazes: controlled must be from 0 to n_distractors = {D}, got {controlled!r}"
             )
         walls, self._cells, self._moves = four_rooms()
         self.n_states = len(self._cells)
-        self.dim = (n_distractors + 1) * walls.size
-        self.per_episode = self.has_noise = n_distractors > 0
-        self._walls = np.tile(walls.ravel().astype(np.int8), n_distractors + 1)
-        others = np.delete(np.arange(n_distractors + 1), controlled)
+        self.dim = (D + 1) * walls.size
+        self.per_episode = self.has_noise = D > 0
+        self._walls = np.tile(walls.ravel().astype(np.int8), D + 1)
+        others = np.delete(np.arange(D + 1), self.controlled)
         self._offsets = others * walls.size  # of the other mazes in the observation
 
     def sample(

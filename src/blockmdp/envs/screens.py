@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.emissions import Emission
 from blockmdp.jit import jit
 from blockmdp.rng import child, integer, normal, uniform
@@ -24,7 +24,7 @@ PIXELS = 1
 class Screens(Emission):
     """A picture of each state, seen through noise that has nothing to do with the state.
 
-    Noise is drawn anew for each observation: first distractors, then shift, tint and pixel noise.
+    Each observation has fresh noise: first distractors, then shift, tint and pixel noise.
 
     Parameters
     ----------
@@ -93,17 +93,17 @@ class Screens(Emission):
                 "Screens: pictures must have the shape (n_states, height, width, 3), got "
                 f"{shown.shape}"
             )
-        if shown.dtype.kind not in "biuf" or not ((shown >= 0) & (shown <= 255)).all():
+        if shown.dtype.kind not in "iuf" or not ((shown >= 0) & (shown <= 255)).all():
             raise ValueError("Screens: pictures must be numbers from 0 to 255")
-        if not 0 <= tint <= 1:
-            raise ValueError(f"Screens: tint must be in [0, 1], got {tint!r}")
-        if not 0 <= pixel < math.inf:
-            raise ValueError(f"Screens: pixel must be finite and >= 0, got {pixel!r}")
         self.pictures = shown.astype(np.uint8)
+        if not (shown == self.pictures).all():
+            hint = ": multiply them by 255" if shown.max() <= 1 else ", not fractions: round them"
+            raise ValueError(f"Screens: pictures must be whole numbers from 0 to 255{hint}")
         self.pictures.setflags(write=False)
         self.n_states, self.shape = len(shown), shown.shape[1:]
         self.dim = math.prod(self.shape)
-        self.tint, self.pixel = float(tint), float(pixel)
+        self.tint = check_number("tint", tint, 0, 1)
+        self.pixel = check_number("pixel", pixel, 0)
         self.distractors = check_integer("distractors", distractors)
         self.size = min(check_integer("size", size, 1), max(self.shape[:2]))
         self.shift = check_integer("shift", shift)

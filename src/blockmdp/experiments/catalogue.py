@@ -22,8 +22,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from blockmdp.checks import did_you_mean
 from blockmdp.emissions import Emission
-from blockmdp.experiments.errors import StudyError, did_you_mean, one_line, suggest
+from blockmdp.experiments.errors import StudyError, one_line, suggest
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from blockmdp.checks import did_you_mean
 
 __all__ = [
     "ExecutorError",
     "Interrupted",
     "StoreError",
     "StudyError",
-    "did_you_mean",
     "one_line",
     "printable",
     "short",
@@ -49,12 +49,6 @@ def suggest(word: object, known: Iterable[str]) -> str:
     known = sorted(known)
     there = ", ".join(known)
     return did_you_mean(word, known) or (f" (known: {one_line(there)})" if known else "")
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?", or nothing if no known word is close."""
-    near = difflib.get_close_matches(str(word), known, 1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def one_line(error: object) -> str:

@@ -117,7 +117,9 @@ class Run(NamedTuple):
 # so that runs of earlier versions still count.
 NEWER: dict[Any, dict[str, Any]] = {
     "Tabular": {"by_level": True},
-    **{name: {"stationary": False} for name in ("OracleQ", "PSRL", "QLearning", "UCBVI")},
+    **{name: {"stationary": False} for name in ("OracleQ", "PSRL", "QLearning")},
+    "UCBVI": {"stationary": False, "discount": 1.0, "greedy": "optimistic"},
+    "images": {"kind": "varied", "channels": 3},
 }
 
 
@@ -139,7 +141,7 @@ def _without_newer(table: Config) -> Config:
     return {
         key: _without_newer(value) if isinstance(value, dict) else value
         for key, value in table.items()
-        if not (key in newer and value is newer[key])
+        if not (key in newer and canonical(value) == canonical(newer[key]))
     }
 
 

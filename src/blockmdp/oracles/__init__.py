@@ -169,9 +169,9 @@ def images(
     Parameters
     ----------
     n_components : int, default=20
-        Number of principal components, if images are varied.
+        Number of principal components, only for varied images.
     caution : float, default=-2.0
-        See `AutoOracle`, if images are varied.
+        See `AutoOracle`, only for varied images.
     kind : {"varied", "rendered"}, default="varied"
         Kind of images. "varied" is for photographs and handwriting, where images of a state are
         alike but never equal: they are brought to the same brightness, projected on their principal
@@ -179,7 +179,7 @@ def images(
         program draws, where images of a state are equal up to tints and distractors, with
         colours from 0 to 255; it learns online.
     channels : int, default=3
-        Numbers of each pixel, if images are rendered: 3 for colours, 1 for grey values.
+        Numbers of each pixel, only for rendered images: 3 for colours, 1 for grey values.
 
     Returns
     -------
@@ -199,8 +199,15 @@ def images(
     >>> images(kind="rendered")
     ScreenOracle()
     """
+    if kind not in ("varied", "rendered"):
+        raise ValueError(f"kind must be 'varied' or 'rendered', got {kind!r}")
+    for name, value, default, only in (
+        ("n_components", n_components, 20, "varied"),
+        ("caution", caution, -2.0, "varied"),
+        ("channels", channels, 3, "rendered"),
+    ):
+        if kind != only and value != default:
+            raise ValueError(f"{name} is only for kind={only!r}, got {name}={value!r}")
     if kind == "rendered":
         return ScreenOracle(channels)
-    if kind != "varied":
-        raise ValueError(f"kind must be 'varied' or 'rendered', got {kind!r}")
     return make_pipeline(Normalizer(), PCA(n_components), AutoOracle(caution=caution))

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles._em import Fit
 from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.mixtures import BernoulliMixture, Mixture, SphericalMixture
@@ -29,7 +30,7 @@ __all__ = ["AutoOracle"]
 Array = NDArray[np.float64]
 TRIES = 4  # splits or mergers tried before the search stops
 MAX_COLUMNS = 2000  # of counts, or of the one-hot code of categories; otherwise not tried
-ROWS = 1000  # from which the kind of whole numbers is told
+ROWS = 1000  # by which the kind of mixture is chosen
 MAX_DEPENDENCE = 0.5  # correlation of coordinates that a mixture of whole numbers may leave
 UNIT_DENSITY = 1 / (2 * math.pi)  # a variance: no density above 1, as no probability is
 
@@ -112,6 +113,8 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         AutoOracle
             The estimator itself.
         """
+        check_integer("max_labels", self.max_labels, 1)
+        check_number("caution", self.caution)
         everything = X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
         if np.isin(X, (0.0, 1.0)).all():
             best, score = self._search(X, BernoulliMixture())
@@ -297,7 +300,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if d < 2 or n < 4 * d:
             return best, best_score
         self.path_ = []
-        for K in range(1, min(self.max_labels, n // d) + 1):
+        for K in range(1, min(int(self.max_labels), n // d) + 1):
             subspaces = SubspaceClustering(K, n_init=5, max_points=500, random_state=0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)

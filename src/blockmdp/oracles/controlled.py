@@ -17,7 +17,7 @@ from scipy.special import rel_entr
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles.dirichlet import DirichletMixture
 from blockmdp.oracles.scores import LinearScores
 
@@ -34,7 +34,7 @@ SUSPECT_SHARE = 0.1  # their share of the bits that vary, from which on the agen
 SURPRISE = math.log(100.0)  # how surprising their memory must be, each
 DECIDED = 0.5  # share of the bits that vary which must be decided before that ends, and
 NEARLY = 0.5  # share of `min_count` that no other bit may have then: it will be decided soon
-NEW = 0.01  # share of observations that may be seen once only if states are known by their bits
+NEW = 0.01  # share of observations with a pattern of their own, up to which patterns are labels
 CHUNK = 1_000  # observations that are learnt again at once
 SPARSE = 0.1  # share of ones below which sparse matrices are faster
 
@@ -227,6 +227,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (m,)
             Their indices in `labels_`, in ascending order.
         """
+        check_is_fitted(self, "mixture_")
         return self._changed
 
     def linear_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -257,6 +258,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_labels,)
             True for each label to rely on.
         """
+        check_is_fitted(self, "mixture_")
         return np.ones(1, np.bool_) if self.explores_ else self.mixture_.trusted_labels()
 
     def noise_scatter(self) -> tuple[NDArray[np.float64], int]:
@@ -301,11 +303,11 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return getattr(self.mixture_, "limits_", None)
 
     def _reset(self) -> None:
-        if not 0 < self.error < 1:
-            raise ValueError(f"error must be in (0, 1), got {self.error!r}")
+        check_number("error", self.error, 0, 1, closed="neither")
         check_integer("min_count", self.min_count, 1)
         check_integer("max_steps", self.max_steps, 1)
         self._new_mixture()
+        self.mixture_._check_parameters()
         self._are_bits, self._is_settled, self.explores_ = True, False, False
         self._past: list[Bits] = []  # all observations, as long as they are bits
         self._steps: list[tuple[Bits, Bits, Ints]] = []  # of random actions, once it explores
@@ -431,11 +433,11 @@ class Patterns:
         return 2 * self._patterns - 1, -self._patterns.sum(axis=1)
 
     def changed_labels(self) -> Ints:
-        """Return that no label has changed."""
+        """Return no observations: labels never change."""
         return NONE
 
     def trusted_labels(self) -> NDArray[np.bool_]:
-        """Return that all labels are trusted."""
+        """Return True for all labels."""
         return np.ones(self.n_labels_, np.bool_)
 
 

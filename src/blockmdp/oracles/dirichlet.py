@@ -18,7 +18,7 @@ from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles._bank import (
     DOUBTS,
     MAX_SHARE,
@@ -201,6 +201,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (m,)
             Their indices in `labels_`, in ascending order.
         """
+        if not hasattr(self, "_changed"):  # the check is slow, and this is called in every episode
+            check_is_fitted(self, "_changed")
         return self._changed
 
     def noise_scatter(self) -> tuple[Array, int]:
@@ -438,9 +440,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_integer("max_labels", self.max_labels, 1)
         if self.memory is not None:
             check_integer("memory", self.memory, 1)
-        alpha = self.concentration
-        if not (isinstance(alpha, int | float) and 0 < alpha < math.inf):
-            raise ValueError(f"concentration must be a number > 0, got {alpha!r}")
+        check_number("concentration", self.concentration, 0, closed="neither")
 
     _shared: Array | None = None  # shape of the noise in other data
     _refused: Array | None = None  # the same, if it is wrong here

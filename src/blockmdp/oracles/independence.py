@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 from sklearn.exceptions import ConvergenceWarning
 
+from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles._em import Fit
 from blockmdp.oracles.mixtures import BernoulliMixture
 
@@ -76,7 +77,7 @@ class IndependenceMixture(BernoulliMixture):
     dependence within a component. It is not the algorithm of its proof, and we were able to read
     only its abstract and what Feng et al. (2020) say of it. So its guarantee does not carry over:
 
-    - Pairs of bits are tested. Components that differ in one bit only are not told apart (their
+    - Pairs of bits are tested. Components that differ in one bit only are not separated (their
       mixture is itself one of independent bits), nor are those that only show in three bits
       together.
     - The most dependent component is split at one bit of its most dependent pair, and expectation
@@ -128,6 +129,7 @@ class IndependenceMixture(BernoulliMixture):
         IndependenceMixture
             The estimator itself.
         """
+        self._check_parameters()
         X = self._validated(X, reset=True)
         r = np.ones((len(X), 1))
         while True:
@@ -154,6 +156,11 @@ class IndependenceMixture(BernoulliMixture):
         self.weights_ = np.full(self.n_labels_, 1.0 / self.n_labels_)
         self.labels_ = np.asarray(self._joint(X).argmax(axis=1), np.int64)
         return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("alpha", self.alpha, 0, 1)
+        check_integer("max_components", self.max_components, 1)
 
 
 def most_dependent(X: Array, weights: Array) -> tuple[float, int]:

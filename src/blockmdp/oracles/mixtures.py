@@ -13,18 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blockmdp.checks import InvalidParameterError, check_integer, check_number
 from blockmdp.oracles._em import BITS, REALS, Fit, Prior, em
 from blockmdp.oracles._gaussian import TYPES, GaussianFit, best_of_starts
 
 __all__ = ["BernoulliMixture", "GaussianMixture", "Mixture", "SphericalMixture"]
 
 Array = NDArray[np.float64]
-
-
-class InvalidParameterError(ValueError):
-    """A parameter is wrong for any data, which `fit_oracle` tells by the name of this class: it is
-    scikit-learn's, where it is private.
-    """
 
 
 class Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +48,7 @@ class Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         estimator
             The estimator itself.
         """
+        self._check_parameters()
         X = self._validated(X, reset=True)
         if len(X) < self.n_components:
             raise ValueError(
@@ -69,16 +65,26 @@ class Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
+    def _check_parameters(self) -> None:
+        parameters = self.get_params(deep=False)
+        for name in ("n_components", "n_init", "max_iter"):
+            if name in parameters:
+                check_integer(name, parameters[name], 1)
+        for name in ("tol", "prior", "reg_covar"):
+            if name in parameters:
+                check_number(name, parameters[name], 0)
+
     def _best_fit(self, X: Array, random: Any) -> Any:
+        K = int(self.n_components)
         fits = [
-            self._em(X, initial_responsibilities(self._even(X), self.n_components, random))
-            for _ in range(self.n_init)
+            self._em(X, initial_responsibilities(self._even(X), K, random))
+            for _ in range(int(self.n_init))
         ]
         return max(fits, key=lambda fit: fit.log_likelihood)
 
     def _em(self, X: Array, r: Array, max_iter: int | None = None, tol: float | None = None) -> Fit:
-        max_iter = self.max_iter if max_iter is None else max_iter
-        tol = self.tol if tol is None else tol
+        max_iter = int(self.max_iter) if max_iter is None else max_iter
+        tol = float(self.tol) if tol is None else tol
         fit: Fit = em(self._kind, X, r, self._prior(X), max_iter, tol)
         shared = self._shared_likelihood(X)
         return fit._replace(log_likelihood=fit.log_likelihood + shared) if shared else fit
@@ -308,6 +314,11 @@ class BernoulliMixture(Mixture):
         self.prior = prior
         self.random_state = random_state
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("binarize", self.binarize)
+        check_number("prior", self.prior, 0, closed="neither")  # no probability may be 0
+
     def _prior(self, X: Array) -> Prior:
         d = X.shape[1]
         return Prior(np.full(d, float(self.prior)), np.full(d, 2.0 * float(self.prior)), 0.0)
@@ -328,6 +339,7 @@ class BernoulliMixture(Mixture):
             W (n_components, d) and b (n_components,): the label of x is the k with the largest
             W[k] . x + b[k]. None if the data were not bits, since then `predict` has a threshold.
         """
+        check_is_fitted(self)
         return super().linear_scores() if self._fitted_to_bits else None
 
     def gains(self, means: Array, mean: Array, variance: float) -> Array:
@@ -495,11 +507,14 @@ class GaussianMixture(Mixture):
         self.reg_covar = reg_covar
         self.random_state = random_state
 
-    def _best_fit(self, X: Array, random: Any) -> GaussianFit:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.covariance_type not in TYPES:
             raise InvalidParameterError(
                 f"covariance_type must be one of {', '.join(TYPES)}, got {self.covariance_type!r}"
             )
+
+    def _best_fit(self, X: Array, random: Any) -> GaussianFit:
         K = int(self.n_components)
         uniforms = random.random_sample((int(self.n_init), K, 2 + int(math.log(K))))
         centre = X.mean(axis=0)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import InvalidParameterError, check_integer
 from blockmdp.jit import jit
 
 __all__ = ["ScreenOracle"]
@@ -65,7 +65,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> pictures = np.zeros((2, 8, 8, 3))
-    >>> pictures[0, 2, 2:4] = pictures[1, 5, 5:7] = (250, 0, 0)  # a red bar at two places
+    >>> pictures[0, 2, 2:4] = pictures[1, 5, 5:7] = (160, 0, 0)  # a red bar at two places
     >>> pictures[:, :, :4] += 90.0  # on a wall, or on black floor
     >>> states = np.arange(20) % 2
     >>> brightness = np.linspace(0.5, 1.0, 20)[:, None, None, None]
@@ -95,10 +95,11 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         X = self._checked(X, reset=True)
-        first = fit_colours(X[:MOST], X[0], self.channels, CLOSE)
+        channels = int(self.channels)
+        first = fit_colours(X[:MOST], X[0], channels, CLOSE)
         self._first, self._tolerance = np.median(first, axis=0), _tolerance(first)
-        self._palette = Palette.new(self.channels)
-        self._codes = np.zeros((0, X.shape[1] // self.channels), np.int32)
+        self._palette = Palette.new(channels)
+        self._codes = np.zeros((0, X.shape[1] // channels), np.int32)
         self.labels_ = self._changed = np.zeros(0, np.int64)
         self._add(X)
         self._relearn()
@@ -140,6 +141,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (m,)
             Their indices in `labels_`.
         """
+        check_is_fitted(self, "labels_")
         return self._changed
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -172,10 +174,21 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
         """Return X as float64, after a check of X and of the parameters."""
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=reset))
         check_integer("tolerated", self.tolerated)
-        if X.shape[1] % check_integer("channels", self.channels, 1):
-            raise ValueError(
+        check_integer("channels", self.channels, 1)
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=reset))
+        low, high = float(X.min()), float(X.max())
+        if low < 0 or high > 255:
+            raise InvalidParameterError(
+                f"ScreenOracle: colours must be from 0 to 255, got numbers from {low:g} to {high:g}"
+            )
+        if reset and 0 < high <= 1:
+            raise InvalidParameterError(
+                "ScreenOracle: colours must be from 0 to 255, but all are from 0 to 1: multiply "
+                "the pictures by 255"
+            )
+        if X.shape[1] % int(self.channels):
+            raise InvalidParameterError(
                 f"pictures of {X.shape[1]} numbers cannot have {self.channels} channels: set "
                 "channels of ScreenOracle"
             )
@@ -183,7 +196,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Remove the tints of pictures."""
-        fitted = fit_colours(X, self._first, self.channels, self._tolerance / 2)
+        fitted = fit_colours(X, self._first, int(self.channels), self._tolerance / 2)
         return np.asarray(fitted)
 
     def _add(self, X: NDArray[np.float64]) -> None:

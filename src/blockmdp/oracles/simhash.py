@@ -16,12 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp import rng
+from blockmdp.checks import InvalidParameterError, check_integer, check_number
 from blockmdp.jit import jit
 from blockmdp.oracles._network import Network, activate, train
 
 __all__ = ["AutoencoderSimHash"]
 
 Array = NDArray[np.float64]
+MOST = 63  # bits of a hash, which is a positive integer
 
 
 class AutoencoderSimHash(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -36,7 +38,7 @@ class AutoencoderSimHash(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     units : int, default=8
         Number of hidden units of the auto-encoder: the length of the binary code, D in the paper.
     noise : float, default=0.3
-        Uniform noise within this of 0 is added to each hidden unit while it learns, which drives
+        In training, uniform noise from -noise to noise is added to each hidden unit, which drives
         the units to 0 or 1.
     alpha : float, default=0.2
         Penalty for the squares of the weights. A larger one gives fewer labels.
@@ -123,20 +125,25 @@ class AutoencoderSimHash(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         AutoencoderSimHash
             The estimator itself.
         """
-        if not 1 <= self.n_hashes <= 63:
-            raise ValueError(f"n_hashes must be from 1 to 63, got {self.n_hashes!r}")
+        if check_integer("n_hashes", self.n_hashes, 1) > MOST:
+            raise InvalidParameterError(f"n_hashes must be from 1 to {MOST}, got {self.n_hashes!r}")
+        for name in ("units", "iterations"):
+            check_integer(name, getattr(self, name), 1)
+        for name in ("noise", "alpha", "tol"):
+            check_number(name, getattr(self, name), 0)
         X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
         random = check_random_state(self.random_state)
         key = rng.root(int(random.randint(2**31 - 1)))
         self.mean_ = X.mean(axis=0)
         self.scale_ = float(np.sqrt(((X - self.mean_) ** 2).mean())) or 1.0
         rows = (X - self.mean_) / self.scale_
-        penalty, noise = float(self.alpha) * len(X), float(self.noise)
-        net = train(rows, rows, self.units, penalty, self.iterations, self.tol, key, noise)
+        penalty, noise, tol = float(self.alpha) * len(X), float(self.noise), float(self.tol)
+        units, iterations = int(self.units), int(self.iterations)
+        net = train(rows, rows, units, penalty, iterations, tol, key, noise)
         self._net = Network(*(np.array(part) for part in net))
         self._centre = np.asarray(binary_codes(rows, self._net).mean(axis=0), np.float64)
         keys = rng.children(rng.key(key, 1), 0, int(self.n_hashes))
-        self._A = rng.normals(keys, int(self.units))
+        self._A = rng.normals(keys, units)
         self.codes_, labels = np.unique(self._hashes(X), return_inverse=True)
         self.n_labels_ = len(self.codes_)
         self.labels_ = np.asarray(labels, np.int64)

@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blockmdp.checks import InvalidParameterError, check_integer
 from blockmdp.oracles.scores import QuadraticScores
 
 __all__ = ["SubspaceClustering"]
@@ -134,18 +135,22 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         SubspaceClustering
             The estimator itself.
         """
+        for name in ("n_clusters", "n_neighbors", "n_init", "max_iter", "max_points"):
+            check_integer(name, getattr(self, name), 1)
+        if self.n_dims is not None:
+            check_integer("n_dims", self.n_dims, 1)
         X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
         n, d = X.shape
         if n < self.n_clusters:
             raise ValueError(
                 f"n_samples must be at least n_clusters={self.n_clusters}, got n_samples={n}"
             )
-        if self.n_dims is not None and not 1 <= self.n_dims <= d:
-            raise ValueError(f"n_dims must be from 1 to {d}, got {self.n_dims!r}")
+        if self.n_dims is not None and self.n_dims > d:
+            raise InvalidParameterError(f"n_dims must be from 1 to {d}, got {self.n_dims!r}")
         random = check_random_state(self.random_state)
         some = X[np.linspace(0, n - 1, min(n, int(self.max_points))).astype(np.int64)]
         labels = self._threshold(some, random)
-        p = self.n_dims or self._dimension(some, labels, random)
+        p = int(self.n_dims) if self.n_dims else self._dimension(some, labels, random)
         every = {"starts": int(self.n_init), "max_iter": int(self.max_iter)}
         if n > len(some):
             labels = nearest(X, self._best(some, labels, p, random, **every).model)
@@ -205,7 +210,7 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         units = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
         cosines = np.abs(units @ units.T).clip(0.0, 1.0)
         np.fill_diagonal(cosines, -1.0)
-        q = min(max(1, int(self.n_neighbors)), n - 1)
+        q = min(int(self.n_neighbors), n - 1)
         neighbours = np.argsort(-cosines, axis=1, kind="stable")[:, :q]
         rows = np.arange(n)[:, None]
         A = np.zeros_like(cosines)
@@ -218,9 +223,9 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(found, np.int64)
 
     def _dimension(self, X: Array, labels: Labels, random: Any) -> int:
-        """Return the dimension with the best Bayesian information criterion, from 1 up until two
-        more bring nothing. None is larger than that of the parts of the graph: where these mix
-        subspaces, it is too large. A few short starts are enough here.
+        """Return the dimension with the best Bayesian information criterion. It is at most that of
+        the parts of the graph, which is too large if they mix subspaces. The search starts with 1
+        and stops after two without a gain. A few short starts are enough here.
         """
         n, d = X.shape
         K = int(self.n_clusters)

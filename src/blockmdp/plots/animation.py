@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.envs.gym import BlockMDPEnv
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
@@ -17,6 +17,7 @@ from blockmdp.policy import Policy
 __all__ = ["animate"]
 
 LEAST = 240  # pixels of the shorter side of a film, to which small pictures are enlarged
+MOST = 100  # pictures in a second: a GIF counts hundredths
 PAUSE = 3  # how much longer the last picture of an episode is shown
 
 
@@ -41,13 +42,13 @@ def animate(
     policy : Policy
         Policy to follow.
     path : str or Path
-        File to write.
+        File to write, which ends in ".gif".
     episodes : int, default=1
         Number of episodes.
     seed : int, default=0
         Seed of the first episode.
     fps : float, default=4.0
-        Pictures in a second.
+        Pictures in a second, at most 100.
 
     Returns
     -------
@@ -70,9 +71,9 @@ def animate(
     """
     from PIL import Image  # here, since it is slow to import
 
-    check_integer("episodes", episodes, 1)
-    if not fps > 0:
-        raise ValueError(f"fps must be a number > 0, got {fps!r}")
+    _check_path(path)
+    episodes = check_integer("episodes", episodes, 1)
+    fps = check_number("fps", fps, 0, MOST, closed="right")
     env: Any = problem
     if isinstance(problem, BlockMDP):
         sees: Any = "latent" if policy.decoder is None else "observation"
@@ -97,6 +98,17 @@ def animate(
     first, *rest = frames
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
     return total / episodes
+
+
+def _check_path(path: str | Path) -> None:
+    """Raise ValueError if no GIF file can be written there."""
+    path = Path(path)
+    if path.suffix.lower() != ".gif":
+        raise ValueError(f"path must be the name of a file that ends in .gif, got {str(path)!r}")
+    if path.is_dir():
+        raise ValueError(f"path must be a file, but {str(path)!r} is a folder")
+    if not path.parent.is_dir():
+        raise ValueError(f"path must be in a folder that exists, got {str(path)!r}")
 
 
 def _picture(env: Any, problem: Any, x: Any, info: dict[str, Any]) -> NDArray[np.uint8]:

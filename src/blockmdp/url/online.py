@@ -350,7 +350,8 @@ class OnlineDecoder:
         """Let levels share what they know of the noise, whenever the data have grown by half."""
         if self.k < max(1.5 * self._k_shared, DECISIONS[0]):
             return
-        oracles = [f for f in self.oracles if hasattr(f, "share_noise")]
+        needed = ("noise_scatter", "share_noise")
+        oracles = [f for f in self.oracles if all(hasattr(f, name) for name in needed)]
         if len(oracles) < 2:
             return
         self._k_shared = self.k

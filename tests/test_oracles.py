@@ -45,6 +45,7 @@ from blockmdp.oracles import (
     pca_dbscan_svm,
     pca_kmeans,
 )
+from blockmdp.oracles._svm import svm_labels
 from blockmdp.oracles.fitting import one_thread
 from blockmdp.oracles.scores import (
     LinearScores,
@@ -208,6 +209,19 @@ def quality(estimator, x):
         return estimator.predict_proba(x)
     distance = estimator.transform(x).astype(np.float64)
     return np.exp(-((distance - distance.min(axis=1, keepdims=True)) ** 2)) - 1e-2 * distance
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_compiled_votes_give_the_labels_of_scikit_learns_svm(k):
+    g = np.random.default_rng(k)
+    for d, gamma, C in itertools.product((1, 3), ("scale", "auto", 0.3), (0.1, 10.0)):
+        y = np.arange(60) % k
+        x = g.normal(size=(k, d))[y] + g.normal(size=(60, d))
+        classifier = SVC(gamma=gamma, C=C).fit(x, 3 * y - 1)
+        rows = 2 * g.normal(size=(500, d))
+        assert np.array_equal(svm_labels(classifier, rows), classifier.predict(rows))
+    for other in (SVC(kernel="linear"), SVC(break_ties=True), DecisionTreeClassifier()):
+        assert svm_labels(other.fit(x, y), rows) is None
 
 
 @pytest.mark.filterwarnings("ignore")  # such data do not always converge

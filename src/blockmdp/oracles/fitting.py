@@ -29,6 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
 from blockmdp.checks import check_finite
+from blockmdp.oracles._svm import svm_labels
 from blockmdp.oracles.scores import Predictor, to_scores
 
 __all__ = [
@@ -336,7 +337,8 @@ class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False)
         if self.classifier_ is None:
             return np.zeros(len(X), np.int64)
-        return np.asarray(self.classifier_.predict(X))
+        labels = svm_labels(self.classifier_, X)
+        return np.asarray(self.classifier_.predict(X) if labels is None else labels)
 
 
 def check_is_oracle(oracle: Any) -> None:

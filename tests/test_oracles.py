@@ -48,6 +48,7 @@ from blockmdp.oracles import (
 from blockmdp.oracles._svm import svm_labels
 from blockmdp.oracles.fitting import one_thread
 from blockmdp.oracles.scores import (
+    SCORES,
     LinearScores,
     QuadraticScores,
     linear_labels,
@@ -209,6 +210,15 @@ def quality(estimator, x):
         return estimator.predict_proba(x)
     distance = estimator.transform(x).astype(np.float64)
     return np.exp(-((distance - distance.min(axis=1, keepdims=True)) ** 2)) - 1e-2 * distance
+
+
+def test_scores_label_bits_as_they_label_floats():
+    g = np.random.default_rng(5)
+    x = g.integers(0, 2, (200, 6)).astype(np.int8)
+    for oracle in (KMeans(3, n_init=1), GaussianMixture(3)):
+        fitted = fit_oracle(oracle, x, KEY)
+        assert isinstance(fitted.predictor, SCORES)
+        assert np.array_equal(fitted.predict(x), fitted.predict(x.astype(np.float64)))
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])

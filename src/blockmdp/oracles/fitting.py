@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController
 from blockmdp import rng
 from blockmdp.checks import check_finite
 from blockmdp.oracles._svm import svm_labels
-from blockmdp.oracles.scores import Predictor, to_scores
+from blockmdp.oracles.scores import SCORES, Predictor, to_scores
 
 __all__ = [
     "ConstantPredictor",
@@ -104,7 +104,9 @@ class FittedOracle:
         """
         if len(x) == 0:
             return np.zeros(0, np.int32)
-        labels = check_labels(self.predictor.predict(_as_floats(x)), len(x), self.predictor)
+        if not (isinstance(self.predictor, SCORES) and x.dtype == np.int8):  # loops take bits too
+            x = _as_floats(x)
+        labels = check_labels(self.predictor.predict(x), len(x), self.predictor)
         last = self.n_labels - 1
         if self.names:
             numbers = {name: i for i, name in enumerate(self.names)}

@@ -266,6 +266,22 @@ def test_a_frozen_table_gives_unknown_observations_one_more_label():
         assert f.decode(np.array([0, 1, 1]), unknown).tolist() == [3, 3, 3]
 
 
+@pytest.mark.parametrize("by_level", [True, False])
+def test_labels_of_an_earlier_table_follow_from_those_of_a_later_one(by_level):
+    g = np.random.default_rng(1)
+    table = TableDecoder(horizon=2, by_level=by_level)
+    tables = [table.frozen()]
+    for n in (1, 5, 30):
+        table.decode(g.integers(3, size=n), g.integers(0, 9, (n, 1)).astype(np.int8))
+        tables.append(table.frozen())
+    levels, x = g.integers(3, size=200), g.integers(0, 9, (200, 1)).astype(np.int8)
+    later = tables[-1].decode(levels, x)
+    for earlier in tables:
+        assert earlier.rows == tables[-1].rows != TableDecoder(horizon=2).frozen().rows
+        assert earlier.n_rows == sum(map(len, earlier.words()))
+        assert (earlier.earlier(levels, later) == earlier.decode(levels, x)).all()
+
+
 def test_a_frozen_table_knows_equal_numbers_of_another_type():
     table = TableDecoder(horizon=0)
     table.decode(np.zeros(2, np.int64), np.array([[1, 0], [0, 1]], np.int8))

@@ -12,7 +12,7 @@ from scipy import stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from blockmdp import Learner, OracleQ, QLearning, Tabular, lock_bernoulli, rng
-from blockmdp.learners.base import best_action, best_value
+from blockmdp.learners.base import best_action, best_actions, best_value
 from blockmdp.testing import check_learner
 
 KEY = np.uint64(7)
@@ -29,6 +29,15 @@ def test_best_value_is_the_largest_entry_and_zero_after_the_end():
     assert best_value(q, 0, 1) == -1.0
     assert best_value(q, 1, 0) == 0.0  # level H
     assert best_value(q, 0, -1) == 0.0  # ended early
+
+
+def test_the_greedy_policy_shares_the_probability_among_the_best_actions():
+    q = np.random.default_rng(0).integers(0, 3, (2, 50, 4)) / 2 - 0.5
+    best = q == q.max(axis=2, keepdims=True)
+    assert (best_actions(q) == best / best.sum(axis=2, keepdims=True)).all()
+    q[1, 7, 2] = np.nan
+    assert np.isnan(best_actions(q)[1, 7]).all()
+    assert np.isnan(best_actions(q)).sum() == 4
 
 
 def test_ties_are_broken_evenly_among_the_maxima_only():

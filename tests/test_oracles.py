@@ -45,8 +45,10 @@ from blockmdp.oracles import (
     pca_dbscan_svm,
     pca_kmeans,
 )
+from blockmdp.oracles._svm import svm_labels
 from blockmdp.oracles.fitting import one_thread
 from blockmdp.oracles.scores import (
+    SCORES,
     LinearScores,
     QuadraticScores,
     linear_labels,
@@ -208,6 +210,28 @@ def quality(estimator, x):
         return estimator.predict_proba(x)
     distance = estimator.transform(x).astype(np.float64)
     return np.exp(-((distance - distance.min(axis=1, keepdims=True)) ** 2)) - 1e-2 * distance
+
+
+def test_scores_label_bits_as_they_label_floats():
+    g = np.random.default_rng(5)
+    x = g.integers(0, 2, (200, 6)).astype(np.int8)
+    for oracle in (KMeans(3, n_init=1), GaussianMixture(3)):
+        fitted = fit_oracle(oracle, x, KEY)
+        assert isinstance(fitted.predictor, SCORES)
+        assert np.array_equal(fitted.predict(x), fitted.predict(x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_compiled_votes_give_the_labels_of_scikit_learns_svm(k):
+    g = np.random.default_rng(k)
+    for d, gamma, C in itertools.product((1, 3), ("scale", "auto", 0.3), (0.1, 10.0)):
+        y = np.arange(60) % k
+        x = g.normal(size=(k, d))[y] + g.normal(size=(60, d))
+        classifier = SVC(gamma=gamma, C=C).fit(x, 3 * y - 1)
+        rows = 2 * g.normal(size=(500, d))
+        assert np.array_equal(svm_labels(classifier, rows), classifier.predict(rows))
+    for other in (SVC(kernel="linear"), SVC(break_ties=True), DecisionTreeClassifier()):
+        assert svm_labels(other.fit(x, y), rows) is None
 
 
 @pytest.mark.filterwarnings("ignore")  # such data do not always converge

@@ -640,3 +640,14 @@ def test_without_the_compiler_all_numbers_are_the_same(tmp_path):
         b = interpreted[name]
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
         assert a.tobytes() == b.tobytes(), name
+
+
+def test_bits_can_be_written_to_a_part_of_an_array():
+    keys = rng.children(rng.root(1), 0, 5)
+    x = np.full((5, 80), 7, np.int8)
+    rng.bits(keys, 70, out=x[:, 3:73])
+    assert np.array_equal(x[:, 3:73], rng.bits(keys, 70))
+    assert (x[:, :3] == 7).all()
+    assert (x[:, 73:] == 7).all()
+    with pytest.raises(ValueError, match=r"out must have shape \(5, 70\), got \(5, 80\)"):
+        rng.bits(keys, 70, out=x)

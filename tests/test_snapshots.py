@@ -159,6 +159,15 @@ def test_equal_policies_are_evaluated_once_and_none_before_the_last_bad_one(monk
     assert evaluated == [snapshots[6].policy, snapshots[3].policy]
 
 
+@pytest.mark.parametrize("by_level", [True, False])
+def test_values_of_tables_that_grow_are_those_of_each_table_alone(by_level):
+    agent = bm.Tabular(on="observation", by_level=by_level).fit(LOCK, 300, seed=2, record="few")
+    alone = [measures.value(LOCK, s.policy, None, seed=2) for s in agent.snapshots_]
+    assert len(set(alone)) > 3
+    assert measures.values(LOCK, agent.snapshots_, None, 2).tolist() == alone
+    assert measures.values(LOCK, agent.snapshots_[::-1], None, 2).tolist() == alone[::-1]
+
+
 def test_the_value_follows_from_the_actions_for_fresh_observations():
     agent = bm.URL().fit(LOCK, 30, seed=1)
     policy = agent.policy_

@@ -251,7 +251,7 @@ class OneHotBernoulli(Emission):
         x = np.zeros((len(states), self.dim), np.int8)
         x[np.arange(len(states)), states] = 1
         if self.p == 0.5:
-            x[:, self.n_states :] = rng.bits(keys, self.n_bits)
+            rng.bits(keys, self.n_bits, out=x[:, self.n_states :])
         else:
             x[:, self.n_states :] = rng.uniforms(keys, self.n_bits) < self.p
         return x

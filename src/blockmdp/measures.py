@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.checks import check_integer, check_number
-from blockmdp.decoders import Decoder
+from blockmdp.decoders import Decoder, FrozenTable
 from blockmdp.history import Snapshot
 from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
@@ -51,7 +51,7 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
-    return _value(mdp, policy, lambda: _count(mdp, policy, partial(_fresh, mdp, samples, seed)))
+    return _value(mdp, policy, partial(_count, mdp, partial(_fresh, mdp, samples, seed)))
 
 
 class _Labels(NamedTuple):
@@ -67,19 +67,42 @@ class _Labels(NamedTuple):
     samples: int
 
 
-def _count(mdp: BlockMDP, policy: Policy, fresh: Callable[[int], NDArray[Any]]) -> _Labels:
+def _count(mdp: BlockMDP, fresh: Callable[[int], NDArray[Any]], policy: Policy) -> _Labels:
     """Decode fresh observations of all states at each level, and count the labels."""
-    columns = []
+    S, columns = mdp.n_states, []
     for h in range(mdp.horizon):
-        found = np.asarray(policy.decode(fresh(h), h), np.int64).reshape(mdp.n_states, -1)
-        for s in range(mdp.n_states):
-            names, counts = np.unique(found[s], return_counts=True)
-            columns.append([np.full(len(names), h), np.full(len(names), s), names, counts])
+        found = np.asarray(policy.decode(fresh(h), h), np.int64).reshape(S, -1)
+        K = int(found.max()) + 1
+        numbers = (found + K * np.arange(S)[:, None]).ravel()  # of pairs of a state and a label
+        if len(numbers) >= K * S:
+            counts = np.bincount(numbers)
+            pairs = np.flatnonzero(counts)
+            counts = counts[pairs]
+        else:
+            pairs, counts = np.unique(numbers, return_counts=True)
+        columns.append([np.full(len(pairs), h), pairs // K, pairs % K, counts])
     levels, states, labels, counts = np.concatenate(columns, axis=1)
     return _Labels(levels, states, labels, counts, found.shape[1])
 
 
-def _value(mdp: BlockMDP, policy: Policy, count: Callable[[], _Labels]) -> float:
+def _rows(policy: Policy) -> Hashable:
+    """What tables of observations share, that were frozen at different times; for dictionaries."""
+    decoder = policy.decoder
+    return decoder.rows if isinstance(decoder, FrozenTable) else id(decoder)
+
+
+def _n_rows(policy: Policy) -> int:
+    return policy.decoder.n_rows if isinstance(policy.decoder, FrozenTable) else 0
+
+
+def _earlier(seen: _Labels, policy: Policy) -> _Labels:
+    """Return the labels that a policy gives the same observations, whose table may be smaller."""
+    if not isinstance(policy.decoder, FrozenTable):
+        return seen
+    return seen._replace(labels=policy.decoder.earlier(seen.levels, seen.labels))
+
+
+def _value(mdp: BlockMDP, policy: Policy, count: Callable[[Policy], _Labels]) -> float:
     """Compute the value of a policy, given the labels of observations of all states."""
     S, A = mdp.n_states, mdp.n_actions
     if policy.pi.shape[::2] != (mdp.horizon, A):
@@ -89,10 +112,9 @@ def _value(mdp: BlockMDP, policy: Policy, count: Callable[[], _Labels]) -> float
             f"{mdp.horizon} and {A} actions"
         )
     if policy.decoder is None:
-        states = np.arange(S)
-        greedy = np.stack([policy.actions(states, h) for h in range(mdp.horizon)])
-        return mdp.value(np.eye(A)[greedy])
-    seen = count()
+        levels, states = np.indices((mdp.horizon, S))
+        return mdp.value(np.eye(A)[policy.actions(states, levels)])
+    seen = count(policy)
     actions = policy.actions(seen.labels, seen.levels)
     cells = (seen.levels * S + seen.states) * A + actions
     shares = np.bincount(cells, seen.counts, mdp.horizon * S * A) / seen.samples
@@ -192,13 +214,18 @@ def _values(
     mdp: BlockMDP, policies: Sequence[Policy], samples: int | None, seed: int
 ) -> Iterator[float]:
     """Yield the value of each policy, all on the same observations."""
-    fresh = cache(partial(_fresh, mdp, samples, seed))
+    count = cache(partial(_count, mdp, cache(partial(_fresh, mdp, samples, seed))))
+    largest: dict[Hashable, Policy] = {}  # one policy for each decoder, for tables the largest
+    for policy in sorted(policies, key=_n_rows):
+        largest[_rows(policy)] = policy
+
+    def labels(policy: Policy) -> _Labels:
+        return _earlier(count(largest[_rows(policy)]), policy)
+
     last, v = None, 0.0
     for policy in policies:
-        if last is None or policy.decoder is not last.decoder:  # else the labels are the same
-            count = cache(partial(_count, mdp, policy, fresh))
         if last is None or not _equal(policy, last):
-            v = _value(mdp, policy, count)
+            v = _value(mdp, policy, labels)
         yield v
         last = policy
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +120,8 @@ class Policy:
         ndarray of the same shape
             Actions.
         """
-        last = self._greedy.shape[1] - 1
-        actions = self._greedy[level, np.minimum(labels, last)]
+        last = self.pi.shape[1] - 1
+        actions = self.pi[level, np.minimum(labels, last)].argmax(axis=-1)
         return np.asarray(np.where(labels <= last, actions, 0), np.int64)
 
     def save(self, path: str | Path) -> None:
@@ -139,11 +138,6 @@ class Policy:
         H, labels, A = self.pi.shape
         on = ", on latent states" if self.decoder is None else ""
         return f"<Policy: horizon {H}, {labels} labels, {A} actions{on}>"
-
-    @cached_property
-    def _greedy(self) -> NDArray[np.int64]:
-        best = np.asarray(_rows(self.pi).argmax(axis=2), np.int64)
-        return np.broadcast_to(best, self.pi.shape[:2])
 
     def _level(self, level: int, last: int) -> int:
         level = check_integer("level", level)

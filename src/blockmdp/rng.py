@@ -463,7 +463,12 @@ def truncated_normals(
     return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
 
 
-def bits(keys: NDArray[np.uint64], d: int, dtype: type[np.generic] = np.int8) -> NDArray[Any]:
+def bits(
+    keys: NDArray[np.uint64],
+    d: int,
+    dtype: type[np.generic] = np.int8,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """Return d fair random bits of each stream.
 
     Parameters
@@ -474,10 +479,16 @@ def bits(keys: NDArray[np.uint64], d: int, dtype: type[np.generic] = np.int8) ->
         Bits drawn from each stream.
     dtype : type, default=np.int8
         Type of the result.
+    out : ndarray of shape (n, d) or None, default=None
+        Where to write them. None makes a new array.
 
     Returns
     -------
     ndarray of shape (n, d)
         Zeros and ones.
     """
-    return _bits(keys, d, np.empty((len(keys), d), dtype))
+    if out is None:
+        out = np.empty((len(keys), d), dtype)
+    elif out.shape != (len(keys), d):
+        raise ValueError(f"out must have shape {(len(keys), d)}, got {out.shape}")
+    return _bits(keys, d, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +137,35 @@ class FrozenTable:
     def n_labels(self) -> int:
         """Largest number of observations at any level."""
         return max(self._counts)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of observations at all levels."""
+        return sum(self._counts)
+
+    @property
+    def rows(self) -> Hashable:
+        """What this table shares with all others that the same `TableDecoder` returned."""
+        return self._levels
+
+    def earlier(self, levels: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the labels of observations, given those of a larger table with the same `rows`.
+
+        Parameters
+        ----------
+        levels : ndarray of shape (n,)
+            Level of each observation.
+        labels : ndarray of shape (n,)
+            Labels that the larger table gives them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels here: what `decode` would return.
+        """
+        counts = np.asarray(self._counts)
+        known = labels < (counts[levels] if len(counts) > 1 else counts[0])
+        return np.where(known, labels, self.n_labels)
 
     def words(self) -> list[NDArray[np.uint64]]:
         """Return the observations of each level, as rows of 64-bit words.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.jit import inlined, is_compiled
+from blockmdp.jit import inlined, is_compiled, jit
 from blockmdp.loop import no_plan
 from blockmdp.rng import uniform
 
@@ -173,8 +173,7 @@ class Learner:
                 f"the tables of {type(self).__name__} have no field 'q': define policy(tables), "
                 "which returns an array of shape (H, S, A)"
             )
-        best = q == q.max(axis=2, keepdims=True)
-        return np.asarray(best / best.sum(axis=2, keepdims=True), np.float64)
+        return np.asarray(best_actions(q), np.float64)
 
     def behaviour(self, tables: Any, k: int) -> NDArray[np.float64]:
         """Return the distribution of `act` in an episode, exploration included.
@@ -354,3 +353,25 @@ def best_value(q, h, s):
     for b in range(1, q.shape[2]):
         v = max(v, q[h, s, b])
     return v
+
+
+@jit
+def best_actions(q):
+    """Return the greedy policy (H, S, A) of action values q (H, S, A).
+
+    Equally good actions share the probability; that of a label with a NaN is NaN.
+    """
+    H, S, A = q.shape
+    pi = np.empty((H, S, A))
+    for h in range(H):
+        for s in range(S):
+            top = q[h, s, 0]
+            for a in range(1, A):
+                if q[h, s, a] > top or q[h, s, a] != q[h, s, a]:
+                    top = q[h, s, a]
+            n = 0.0
+            for a in range(A):
+                n += q[h, s, a] == top
+            for a in range(A):
+                pi[h, s, a] = (q[h, s, a] == top) / n
+    return pi

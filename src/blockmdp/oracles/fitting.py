@@ -29,7 +29,8 @@ from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
 from blockmdp.checks import check_finite
-from blockmdp.oracles.scores import Predictor, to_scores
+from blockmdp.oracles._svm import svm_labels
+from blockmdp.oracles.scores import SCORES, Predictor, to_scores
 
 __all__ = [
     "ConstantPredictor",
@@ -103,7 +104,9 @@ class FittedOracle:
         """
         if len(x) == 0:
             return np.zeros(0, np.int32)
-        labels = check_labels(self.predictor.predict(_as_floats(x)), len(x), self.predictor)
+        if not (isinstance(self.predictor, SCORES) and x.dtype == np.int8):  # loops take bits too
+            x = _as_floats(x)
+        labels = check_labels(self.predictor.predict(x), len(x), self.predictor)
         last = self.n_labels - 1
         if self.names:
             numbers = {name: i for i, name in enumerate(self.names)}
@@ -336,7 +339,8 @@ class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False)
         if self.classifier_ is None:
             return np.zeros(len(X), np.int64)
-        return np.asarray(self.classifier_.predict(X))
+        labels = svm_labels(self.classifier_, X)
+        return np.asarray(self.classifier_.predict(X) if labels is None else labels)
 
 
 def check_is_oracle(oracle: Any) -> None:

@@ -24,6 +24,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from blockmdp.jit import index, inlined, jit
 
 __all__ = [
+    "SCORES",
     "BankScores",
     "ClippedScores",
     "LinearScores",
@@ -209,6 +210,9 @@ class NetworkScores:
             Their labels.
         """
         return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
+
+
+SCORES = (LinearScores, QuadraticScores, NetworkScores)
 
 
 def to_scores(estimator: Any) -> Any:

@@ -98,12 +98,12 @@ LOCKS = {
 PLAIN = {  # nothing moves on its own: problem, and episodes
     **{
         f"comblock, H = {H}": (partial(bm.comblock, H), n)
-        for H, n in ((5, 400), (10, 600), (20, 1_000), (25, 1_200))
+        for H, n in ((5, 400), (10, 500), (20, 700), (25, 850))
     },
     **{
         f"{name}, H = {H}": (partial(make, H), n)
         for name, make in LOCKS.items()
-        for H, n in ((5, 600), (10, 1_200), (20, 2_400))
+        for H, n in ((5, 500), (10, 600), (20, 900))
     },
 }
 

@@ -244,6 +244,84 @@ def test_an_oracle_can_ask_for_random_actions() -> None:
     assert not np.array_equal(one.returns_, other.fit(m, 200).returns_)
 
 
+class Late(DirichletMixture):  # type: ignore[misc]
+    """Asks for random actions once it has seen 52 observations, and counts what it then sees."""
+
+    shown: ClassVar[list[int]] = []
+
+    @property
+    def explores_(self) -> bool:
+        return len(getattr(self, "labels_", ())) >= 52
+
+    def see_actions(self, X: Any, before: Any, labels: Any, actions: Any) -> None:
+        if self.explores_:
+            self.shown.append(len(X))
+
+
+def test_steps_before_levels_were_pooled_are_not_shown_as_random() -> None:
+    Late.shown.clear()
+    agent = bm.OnlineURL(Late()).fit(bm.lock_bernoulli(4), 20)
+    assert agent.decoder_.pooled  # since episode 16; one for all has seen enough after the 11th
+    assert Late.shown == [4] * 4
+
+
+def test_copies_that_began_before_are_not_shown_as_random() -> None:
+    Late.shown.clear()
+    envs = bm.envs.BlockMDPVectorEnv(bm.lock_bernoulli(4), 8)
+    bm.OnlineURL(Late(), pool_levels=True).fit(envs, 32)
+    assert Late.shown == [4] * 16  # seen enough in the second round, so random from the third on
+
+
+def test_an_episode_can_be_longer_than_the_steps_of_the_first_look() -> None:
+    m = bm.noisy_chain(3, 40, horizon=300, seed=1)
+    before, after, actions = random_steps(m, 1)
+    oracle = ControlledMixture()
+    oracle.see_actions(after, before, np.zeros(300, int), actions)
+    oracle.partial_fit(np.concatenate([before[:1], after]).astype(float))
+    assert oracle.n_labels_ >= 1
+    assert not oracle.explores_
+
+
+def test_url_shows_the_steps_of_all_batches_but_the_first() -> None:
+    Spy.seen.clear()
+    agent = bm.URL(Spy(), batch=5, iterations=3, stop_agreement=None, pool_levels=False)
+    m = bm.lock_bernoulli(4, seed=1)
+    agent.fit(m, 1)
+    assert [len(each[0]) for each in Spy.seen] == [0, 5, 5, 5, 5] * 2
+    X, before, labels, actions = Spy.seen[2]  # at level 2
+    assert X.shape == before.shape == (5, m.emission.dim)
+    assert np.array_equal(before.sum(axis=1) % 2, labels)
+    assert ((actions >= 0) & (actions < m.n_actions)).all()
+
+
+def test_url_draws_random_trajectories_as_long_as_its_oracle_asks_for_them() -> None:
+    Late.shown.clear()
+    agent = bm.URL(Late(), batch=6, iterations=1, pool_levels=True).fit(bm.lock_bernoulli(4), 1)
+    assert agent.ledger_["oracle"] == 6
+    agent = bm.URL(Late(), batch=6, iterations=2, pool_levels=True).fit(bm.lock_bernoulli(4), 1)
+    assert agent.ledger_["oracle"] == 6 * 102
+    assert Late.shown == [24] * 100  # the second batch was not random
+
+
+def test_url_recovers_a_chain_among_bits_that_move() -> None:
+    m = bm.noisy_chain(5, 64, horizon=10, seed=5)
+    agent = bm.URL(ControlledMixture(min_count=30)).fit(m, 100, seed=5)
+    assert agent.ledger_["oracle"] <= 300
+    assert np.array_equal(agent.accuracy(samples=20), np.ones(11))
+    assert agent.recovers(samples=20)
+    assert agent.value(20) == m.optimal_value()
+
+
+@pytest.mark.slow
+def test_url_finds_the_states_of_a_maze_among_others() -> None:
+    m = bm.multi_maze(2, horizon=20, seed=5)
+    oracle = ControlledMixture(min_count=60)
+    agent = bm.URL(oracle, bm.PSRL(stationary=True), pool_levels=True).fit(m, 600, seed=5)
+    assert agent.decoder_.fitted[0].n_labels == 68
+    assert np.array_equal(agent.accuracy(samples=5), np.ones(21))
+    assert agent.value(5) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -97,6 +97,13 @@ class Trajectories:
         made = np.arange(self.x.shape[1]) <= self.lengths[:, None]
         return Observations(np.nonzero(made)[1], self.x[made])
 
+    @property
+    def steps(self) -> tuple[Observations, NDArray[Any], NDArray[np.int64]]:
+        """The observations that followed an action, those before them, and the actions."""
+        made = np.arange(self.actions.shape[1]) < self.lengths[:, None]
+        after = Observations(np.nonzero(made)[1] + 1, self.x[:, 1:][made])
+        return after, self.x[:, :-1][made], self.actions[made]
+
 
 def by_level(levels: NDArray[np.int64]) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
     """Group rows by level.

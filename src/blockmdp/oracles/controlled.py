@@ -339,7 +339,8 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self) -> bool:
         """Decide whether to explore, and which bits to keep. Return whether labels change."""
-        if self._is_settled or (self._are_bits and self._n_steps < self._due):
+        is_early = not self._n or self._n_steps < self._due
+        if self._is_settled or (self._are_bits and is_early):
             return False
         if not self._are_bits:
             was, self.explores_, self._is_settled, self._steps = self.explores_, False, True, []

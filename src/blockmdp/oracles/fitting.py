@@ -171,7 +171,9 @@ class IncrementalOracle(Protocol):
     An oracle that looks at actions has another method, ``see_actions(X, before, labels, actions)``.
     It is called before `partial_fit` with the observations X of the next batch that followed an
     action, the observation before each, the label by which the agent acted there, and the action.
-    If its attribute `explores_` is True, the agent acts at random in the next episode. See
+    If its attribute `explores_` is True, the agent acts at random from the next episode on, and
+    meanwhile only random actions are shown. `URL` shows the steps of the trajectories that it
+    collects for the oracle, except for the first batch, which goes to `fit`. See
     `ControlledMixture`.
 
     With a method `linear_scores` (see `blockmdp.oracles.scores.to_scores`), the decoder that is

@@ -46,13 +46,15 @@ class URL(DecodingAgent):
         Scikit-learn clusterer or mixture that learns to decode observations. None is
         `blockmdp.oracles.DirichletMixture()`, or `blockmdp.oracles.AutoOracle()` if all levels
         share one decoder and the mixture needs a label for every few observations, as for images.
-        Both find the number of labels.
+        Both find the number of labels. `blockmdp.oracles.ControlledMixture()` also looks at the
+        actions of the trajectories that are collected for it, unless `resample` is set.
     learner : Learner or None, default=None
         Tabular learner that works on the labels. None is `PSRL()`.
     batch : int, default=30
         Trajectories collected in each iteration of TSR (B in the paper).
     iterations : int, default=10
-        Iterations of TSR, if not stopped early (J in the paper).
+        Iterations of TSR, if not stopped early (J in the paper). An oracle that looks at actions
+        can ask for up to 100 more, with random actions.
     stop_agreement : float or None, default=0.95
         Stop TSR when two successive decoders agree on at least this fraction of each label, see
         `blockmdp.url.agreement`. None never stops early, as in the paper.

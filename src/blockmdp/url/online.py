@@ -146,11 +146,13 @@ class OnlineURL(DecodingAgent):
         f.reserve(len(run.returns))
         while run.k < stop:  # 4
             pi = A.behaviour(run.tables, run.k)  # 5
-            if f.explores:
+            is_random = f.explores
+            if is_random:
                 pi = np.full_like(pi, 1 / pi.shape[2])
             n = min(simulator.at_once, stop - run.k)  # one episode for each copy
             drawn = simulator.rollout([Policy(pi, f)], n, "learn")  # 6
             for i in range(n):
+                f.is_random[run.k] = is_random
                 self._learn_from(drawn[i : i + 1], pi, simulator, state)
 
     def _learn_from(
@@ -229,6 +231,8 @@ class OnlineDecoder:
         Labels of all observations so far.
     actions, rewards, lengths : ndarray
         What else the episodes consist of, as in `Trajectories`.
+    is_random : ndarray of shape (episodes,)
+        Whether the actions of an episode were drawn at random, because an oracle asked for it.
     notes : tuple of str
         Which oracles failed to learn from the last episode, and why.
     """
@@ -254,10 +258,11 @@ class OnlineDecoder:
         self.actions = np.zeros((episodes, horizon), np.int64)
         self.rewards = np.zeros((episodes, horizon))
         self.lengths = np.zeros(episodes, np.int64)
+        self.is_random = np.zeros(episodes, np.bool_)
 
     def reserve(self, episodes: int) -> None:
         """Make room for more episodes."""
-        for name in ("labels", "acted", "actions", "rewards", "lengths"):
+        for name in ("labels", "acted", "actions", "rewards", "lengths", "is_random"):
             setattr(self, name, resized(getattr(self, name), episodes))
 
     def _begin(self, n_oracles: int) -> None:
@@ -387,7 +392,13 @@ class OnlineDecoder:
         return relabelled
 
     def _show_actions(self, g: int, x: NDArray[Any], rows: NDArray[np.int64]) -> None:
-        """Tell oracle g which actions led to some observations of the last episode."""
+        """Tell oracle g which actions led to some observations of episode k.
+
+        An oracle that asks for random actions sees no others. There are others if it began to ask
+        within a round of a vector environment, or while it learnt the past again.
+        """
+        if getattr(self.oracles[g], "explores_", False) and not self.is_random[self.k - 1]:
+            return
         labels, actions = (each[self.k - 1, rows - 1] for each in (self.acted, self.actions))
         self.oracles[g].see_actions(x[rows], x[rows - 1], labels, actions)
 

@@ -28,7 +28,7 @@ from blockmdp.oracles.fitting import (
 )
 from blockmdp.policy import Policy
 from blockmdp.simulators import Simulator
-from blockmdp.trajectories import Observations
+from blockmdp.trajectories import Observations, Trajectories
 from blockmdp.url.doubts import label_counts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 from blockmdp.url.pooling import can_pool
@@ -38,6 +38,7 @@ __all__ = ["TSR", "agreement"]
 # a mixture is taken to invent labels if, of at least ENOUGH observations, there are fewer than FEW
 # for each label, and most labels have fewer than RARE
 ENOUGH, FEW, RARE = 100, 5, 3
+EXPLORING = 100  # batches of random trajectories that an oracle can ask for, beside the J
 
 
 @dataclass
@@ -52,7 +53,8 @@ class TSR:
         Learns to decode their observations. None is `DirichletMixture()`, and `AutoOracle()` if one
         decoder serves all levels and the mixture finds a label for every few observations.
     J : int
-        Iterations in each call, if not stopped early.
+        Iterations in each call, if not stopped early. Those in which an oracle that looks at
+        actions asks for random ones (see `IncrementalOracle`) do not count.
     B : int
         Batch size.
     B_test : int
@@ -108,6 +110,11 @@ class TSR:
         """Whether the oracle goes on from what it has learnt, instead of being fitted again."""
         return isinstance(self.oracle, IncrementalOracle) and not self.resample
 
+    @property
+    def explores(self) -> bool:
+        """Whether an oracle that looks at actions asks for random ones."""
+        return any(_explores(own.oracle) for own in self.learning.values())
+
     def decoder(self, pi: NDArray[np.float64], k: int) -> FittedDecoder:
         """Train the decoder for the policy of an episode.
 
@@ -123,20 +130,23 @@ class TSR:
         FittedDecoder
             The decoder, also kept for the next call.
         """
-        batch = float(self.B)
-        for _ in range(self.J):  # 3
-            policy = Policy(pi, self.f)
+        batch, left = float(self.B), self.J
+        for _ in range(self.J + EXPLORING):  # 3
+            is_random = self.explores
+            policy = Policy(np.full_like(pi, 1 / pi.shape[2]) if is_random else pi, self.f)
             if self.resample:
                 self.Pi.append(policy)  # 4
                 n = len(self.Pi) * self.B  # ((k - 1) J + i) B, called in every episode
                 D = self.simulator.rollout(self.Pi, n, "oracle").observations  # 5
             else:
-                new = self.simulator.rollout([policy], math.ceil(batch), "oracle").observations
-                D = self._remember(new)
+                new = self.simulator.rollout([policy], math.ceil(batch), "oracle")
+                self._show_actions(new, is_random)
+                D = self._remember(new.observations)
                 batch *= self.growth
             test = self.simulator.rollout([policy], self.B_test, "test").observations  # 6
             self._train(D, test, pi, k)  # 7-12
-            if self.is_stable:
+            left -= not self.explores
+            if self.is_stable or not left:
                 break
         return self.f
 
@@ -203,6 +213,22 @@ class TSR:
         labels = self.trusted_decoder().decode(self.data.levels, self.data.x)
         return label_counts(labels, np.zeros_like(labels) if self.f.pooled else self.data.levels)
 
+    def _show_actions(self, new: Trajectories, is_random: bool) -> None:
+        """Show the steps of a batch to oracles that look at actions, before they learn from it.
+
+        They learn from the first batch by `fit`, without actions. An oracle that asks for random
+        actions sees no others.
+        """
+        if not (hasattr(self.oracle, "see_actions") and self.learning):
+            return
+        after, before, actions = new.steps
+        labels = self.f.decode(after.levels - 1, before)
+        steps = [each.reshape(len(labels), -1) for each in (after.x, before)]
+        for g, own in self.learning.items():
+            if own.has_learnt and (is_random or not _explores(own.oracle)):
+                rows = np.flatnonzero(self.pool_levels | (after.levels == g))
+                own.oracle.see_actions(*(each[rows] for each in (*steps, labels, actions)))
+
     def _remember(self, new: Observations) -> Observations:
         self.data = new if self.data is None else self.data + new
         return self.data
@@ -232,10 +258,12 @@ class TSR:
         f = self._fit(D, k)  # 7
         if self.fix_labels:
             f = fix_label(f, self.Z)  # 8
-        confirmed = tuple(self.Z.confirm(f, test)) if self.fix_labels else ()  # 9-12
+        has_labels = not self.explores
+        confirmed = tuple(self.Z.confirm(f, test)) if self.fix_labels and has_labels else ()  # 9-12
         first = self.fits == 0
         agreed = math.nan if first or len(test) == 0 else agreement(before, f, test)
-        self.is_stable = self.stop_agreement is not None and agreed >= self.stop_agreement
+        agree = self.stop_agreement is not None and agreed >= self.stop_agreement
+        self.is_stable = agree and has_labels
         relabelled = 0 if first else _relabelled(before, f, test)
         self.f = f
         self.fits += 1
@@ -303,6 +331,10 @@ class _Learning:
     oracle: Any
     has_learnt: bool = False
     n_seen: int = 0  # of the data that are kept, how many it has seen: the first ones
+
+
+def _explores(oracle: Any) -> bool:
+    return bool(getattr(oracle, "explores_", False))
 
 
 def _invents_labels(labels: NDArray[np.int64]) -> bool:

@@ -70,7 +70,7 @@ clean: ## remove caches and built files, but neither .venv nor results
 
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 	@echo "Installing blockmdp and its locked dependencies into .venv"
-	@$(PIP) install -q --require-hashes -r requirements.lock
+	@$(PIP) install -q --no-deps --require-hashes -r requirements.lock  # it lists all of them
 	@$(PIP) install -q --no-deps -e .
 	@touch $@
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from blockmdp.simulators import BlockSimulator
 __all__ = ["fit_many", "why_no_gpu"]
 
 A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
 Together = Literal["auto", "compiled", "cuda"]
 
 
@@ -84,13 +85,14 @@ def fit_many(
                 pool.submit(_fit, kept, partial(one.fit, mdp, episodes, seed, **options))
                 for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
             ]
-            agents = _results(fits)
+            agents = _results(dict(enumerate(fits)))
         else:
             simulators = [
                 one._simulator(mdp, seed, "compiled", None, record)
                 for one, mdp, seed in zip(agents, mdps, numbers)
             ]
-            _fit_together(agents, simulators, messages, episodes, record is True, engine == "auto")
+            lenient = engine == "auto"
+            _fit_together(agents, simulators, messages, episodes, record is True, lenient, pool)
     for i, kept in enumerate(messages):
         for message in kept:
             warn(f"fit {i} of fit_many, counted from 0: {message}")
@@ -103,17 +105,17 @@ def _fit(messages: list[str], fit: Callable[[], A]) -> A:
         return fit()
 
 
-def _results(fits: Sequence[Future[A]]) -> list[A]:
+def _results(fits: Mapping[int, Future[T]]) -> list[T]:
     """Return the results of fits; if one fails, or Ctrl-C comes, the others are not begun."""
     try:
-        wait(fits, return_when=FIRST_EXCEPTION)
-        for i, fit in enumerate(fits):
+        wait(fits.values(), return_when=FIRST_EXCEPTION)
+        for i, fit in fits.items():
             if fit.done() and (error := fit.exception()) is not None:
                 error.add_note(f"this happened in fit {i} of fit_many, counted from 0")
                 raise error
-        return [fit.result() for fit in fits]
+        return [fit.result() for fit in fits.values()]
     finally:
-        for fit in fits:
+        for fit in fits.values():
             fit.cancel()
 
 
@@ -159,8 +161,12 @@ def _fit_together(
     episodes: int,
     record: bool,
     lenient: bool,
+    pool: ThreadPoolExecutor,
 ) -> None:
-    """Fit agents in rounds: each says what it needs next, and all of it runs in one kernel."""
+    """Fit agents in rounds: each says what it needs next, and all of it runs in one kernel.
+
+    What they do before they say it, such as fitting an oracle, runs on all cores.
+    """
     from blockmdp.simulators.cuda import Request, learn_many  # here, because numba.cuda is slow
 
     states = []
@@ -180,7 +186,8 @@ def _fit_together(
             return None
 
     while seen:
-        asked = {i: request for i in seen if (request := advance(i)) is not None}
+        requests = _results({i: pool.submit(advance, i) for i in seen})
+        asked = {i: each for i, each in zip(seen, requests) if each is not None}
         seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
     for one, simulator, state, kept in zip(agents, simulators, states, messages):
         with keep_warnings(kept):

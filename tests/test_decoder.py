@@ -17,6 +17,7 @@ from blockmdp.decoders import (
     constant_decoder,
     decode_mixture,
 )
+from blockmdp.decoders.table import _Rows
 from blockmdp.oracles import fit_oracle, gmm
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, QuadraticScores
@@ -293,3 +294,12 @@ def test_an_empty_frozen_table_knows_nothing():
     frozen = TableDecoder(horizon=1).frozen()
     assert frozen.n_labels == 0
     assert frozen.decode(np.array([0, 1]), np.zeros((2, 3))).tolist() == [0, 0]
+
+
+def test_a_table_does_not_know_observations_of_another_width():
+    rows = _Rows()
+    assert rows.find(np.zeros((2, 3), np.uint64)).tolist() == [-1, -1]  # it is empty
+    rows.add(np.arange(6, dtype=np.uint64).reshape(2, 3))
+    assert rows.find(np.arange(3, dtype=np.uint64)[None]).tolist() == [0]
+    assert rows.find(np.arange(2, dtype=np.uint64)[None]).tolist() == [-1]
+    assert rows.find(np.arange(4, dtype=np.uint64)[None]).tolist() == [-1]

@@ -613,11 +613,48 @@ def test_single_numbers_that_are_outliers_are_clipped(online):
 
 def test_limits_are_given_up_if_more_data_show_that_they_were_wrong():
     random = np.random.default_rng(3)
-    oracle = DirichletMixture().fit(with_spikes(random.normal(size=(32, 20)), 0.05, 40.0))
+    oracle = DirichletMixture().fit(with_spikes(random.normal(size=(100, 20)), 0.05, 40.0))
     assert oracle.limits_ is not None
-    far = np.where(random.random((64, 1)) < 0.2, 30.0, 1.0)  # whole rows
-    oracle.partial_fit(random.normal(size=(64, 20)) * far)
+    far = np.where(random.random((150, 1)) < 0.2, 30.0, 1.0)  # whole rows
+    oracle.partial_fit(random.normal(size=(150, 20)) * far)
     assert oracle.limits_ is None
+
+
+def test_limits_become_wider_where_new_states_are():
+    random = np.random.default_rng(4)
+    oracle = DirichletMixture().fit(with_spikes(random.normal(size=(200, 20)), 0.05, 40.0))
+    before = oracle.limits_[1]
+    states = random.integers(3, size=1_000)
+    x = random.normal(size=(1_000, 20))
+    x[:, 0] += 12.0 * states
+    for rows in np.split(with_spikes(x, 0.05, 40.0), 20):
+        oracle.partial_fit(rows)
+    after = oracle.limits_[1]
+    assert after[0] > before[0] + 10
+    assert np.array_equal(after[1:], before[1:])
+    assert len({np.bincount(oracle.predict(x[states == s])).argmax() for s in range(3)}) == 3
+
+
+@pytest.mark.parametrize("d", [1, 2, 4, 8])
+@pytest.mark.parametrize("rare", [0.1, 0.15, 0.2])
+def test_rare_states_with_a_coordinate_each_are_kept(d, rare):
+    random = np.random.default_rng(0)
+    states = random.choice(d + 1, size=600, p=[1 - rare] + [rare / d] * d)
+    x = 10 * np.eye(d + 1)[states][:, 1:] + random.normal(size=(600, d))
+    oracle = DirichletMixture().fit(x)
+    assert oracle.limits_ is None
+    assert adjusted_rand_score(states, oracle.labels_) > 0.99
+
+
+def test_states_that_come_late_are_found_behind_heavy_tails():
+    random = np.random.default_rng(1)
+    states = np.concatenate([np.zeros(200, int), random.integers(4, size=800)])
+    x = random.standard_t(3, size=(1_000, 10))
+    x[:, 0] += 12.0 * states
+    oracle = DirichletMixture()
+    for rows in np.split(x, 100):
+        oracle.partial_fit(rows)
+    assert adjusted_rand_score(states, oracle.labels_) > 0.9
 
 
 @pytest.mark.parametrize("noise", ["round", "correlated", "directions", "by level", "outliers"])

@@ -19,7 +19,7 @@ from blockmdp import saving
 
 __all__ = ["CheckpointError", "read_checkpoint", "write_checkpoint"]
 
-_FORMAT, _VERSION = "blockmdp checkpoint", 1
+_FORMAT, _VERSION = "blockmdp checkpoint", 2
 _PLAIN = (bool, int, float, str, type(None))
 
 

@@ -121,8 +121,11 @@ def check_number(
     """
     left, right = closed in ("both", "left"), closed in ("both", "right")
     is_number = isinstance(value, int | float | np.integer | np.floating)
-    is_finite = is_number and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    x = float(value) if is_finite else math.nan
+    try:
+        x = float(value) if is_number and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an integer
+        x = math.nan
+    x = x if math.isfinite(x) else math.nan
     if (low <= x if left else low < x) and (x <= high if right else x < high):
         return x
     if low == -math.inf:

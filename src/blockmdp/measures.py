@@ -51,6 +51,7 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
+    _check_samples(samples)
     return _value(mdp, policy, partial(_count, mdp, partial(_fresh, mdp, samples, seed)))
 
 
@@ -162,6 +163,7 @@ def solved_from(
     >>> solved_from(m, agent.snapshots_)
     26
     """
+    _check_samples(samples)
     if not 0 < share <= 1:
         raise ValueError(f"share must be a number in (0, 1], got {share!r}")
     best = mdp.optimal_value()
@@ -206,6 +208,7 @@ def values(
     >>> values(m, agent.snapshots_)[-4:]
     array([0.1, 0.5, 0.5, 0.5])
     """
+    _check_samples(samples)
     policies = [snapshot.policy for snapshot in snapshots]
     return np.array(list(_values(mdp, policies, samples, seed)))
 
@@ -451,10 +454,14 @@ def _agree(
     return bool((tried & (np.abs(found - true).sum(axis=2) / 2 <= tolerance)).all())
 
 
-def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
-    """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
+def _check_samples(samples: int | None) -> None:
     if samples is not None:
         check_integer("samples", samples, 1)
+
+
+def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
+    """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
+    _check_samples(samples)
     if not mdp.emission.has_noise:
         samples = 1
     if samples is None:

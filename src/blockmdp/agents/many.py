@@ -77,25 +77,27 @@ def fit_many(
     if why and engine == "cuda":
         raise ValueError(f"engine='cuda' cannot be used: {why}")
     messages: list[list[str]] = [[] for _ in agents]  # warnings of each fit
-    # once for all threads: each of these contexts changes what other threads see
-    with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        if why:
-            options: dict[str, Any] = {"record": record, "engine": "compiled"}
-            fits = [
-                pool.submit(_fit, kept, partial(one.fit, mdp, episodes, seed, **options))
-                for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
-            ]
-            agents = _results(dict(enumerate(fits)))
-        else:
-            simulators = [
-                one._simulator(mdp, seed, "compiled", None, record)
-                for one, mdp, seed in zip(agents, mdps, numbers)
-            ]
-            lenient = engine == "auto"
-            _fit_together(agents, simulators, messages, episodes, record is True, lenient, pool)
-    for i, kept in enumerate(messages):
-        for message in kept:
-            warn(f"fit {i} of fit_many, counted from 0: {message}")
+    try:
+        # once for all threads: each of these contexts changes what other threads see
+        with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+            if why:
+                options: dict[str, Any] = {"record": record, "engine": "compiled"}
+                fits = [
+                    pool.submit(_fit, kept, partial(one.fit, mdp, episodes, seed, **options))
+                    for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
+                ]
+                agents = _results(dict(enumerate(fits)))
+            else:
+                simulators = [
+                    one._simulator(mdp, seed, "compiled", None, record)
+                    for one, mdp, seed in zip(agents, mdps, numbers)
+                ]
+                lenient = engine == "auto"
+                _fit_together(agents, simulators, messages, episodes, record is True, lenient, pool)
+    finally:
+        for i, kept in enumerate(messages):
+            for message in kept:
+                warn(f"fit {i} of fit_many, counted from 0: {message}")
     return agents
 
 

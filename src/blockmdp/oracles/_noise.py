@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
-__all__ = ["MIN_DEGREES", "cell_limits", "modes", "neighbour_differences", "rank", "whitening"]
+__all__ = [
+    "MIN_DEGREES",
+    "cell_limits",
+    "modes",
+    "neighbour_differences",
+    "rank",
+    "robust_range",
+    "whitening",
+]
 
 Array = NDArray[np.float64]
 
@@ -25,6 +33,7 @@ NEIGHBOURS = 10_000  # observations among which they are found
 LEAST = 0.05  # share of the largest variance of neighbours to which smaller ones are raised
 FAR, LIMIT = 4.0, 2.5  # standard deviations: what is far out, and where it is clipped
 MIN_CELLS, MIN_SHARE = 20, 0.01  # numbers far out, and their share, from which on they are clipped
+MIN_PAIRS = 6  # pairs of them in one row that there should be by chance, so that the test can fail
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 
@@ -70,9 +79,9 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
 def cell_limits(x: Array) -> tuple[Array, Array] | None:
     """Find limits for data in which single numbers are outliers.
 
-    A few numbers that are far out are outliers if they are at random places: about as many in each
-    row, and in each column, as by chance. Outliers that are whole rows, and states that are rare,
-    have several such numbers in a row, or always in the same columns.
+    A few numbers that are far out are outliers if they are at random places: about as many pairs of
+    them are in one row, and in one column, as by chance. Outliers that are whole rows have several
+    in a row, and rare states have none, or several, or always the same ones.
 
     Parameters
     ----------
@@ -97,9 +106,29 @@ def cell_limits(x: Array) -> tuple[Array, Array] | None:
     pairs = n_far * (n_far - 1) / (far.size - 1) / 2
     by_row, by_column = pairs * (far.shape[1] - 1), pairs * (far.shape[0] - 1)  # by chance
     in_rows, in_columns = (_pairs(far.sum(axis=axis)) for axis in (1, 0))
-    if not (0.5 * by_row - 3 <= in_rows <= 3 * by_row + 3 and in_columns <= 2 * by_column + 3):
+    if by_row < MIN_PAIRS or in_columns > 2 * by_column + 3:
         return None
-    width = np.where(moves, LIMIT * deviation, np.inf)
+    if not 0.5 * by_row <= in_rows <= 3 * by_row:
+        return None
+    return robust_range(x)
+
+
+def robust_range(x: Array) -> tuple[Array, Array]:
+    """Return limits between which almost all numbers of a Gaussian with the same quartiles are.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+        Observations.
+
+    Returns
+    -------
+    tuple of ndarray of shape (d,)
+        Lower and upper limits; -inf and inf where half of the numbers are equal.
+    """
+    quarter, median, three_quarters = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
+    deviation = (three_quarters - quarter) / 1.349
+    width = np.where(deviation > 0, LIMIT * deviation, np.inf)
     return median - width, median + width
 
 

@@ -300,6 +300,7 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def limits_(self) -> Any:
         """Limits to which observations are clipped; see `DirichletMixture`."""
+        check_is_fitted(self, "mixture_")
         return getattr(self.mixture_, "limits_", None)
 
     def _reset(self) -> None:

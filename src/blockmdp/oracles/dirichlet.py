@@ -50,6 +50,7 @@ from blockmdp.oracles._noise import (
     modes,
     neighbour_differences,
     rank,
+    robust_range,
     whitening,
 )
 from blockmdp.oracles.mixtures import dependent_bit
@@ -64,7 +65,9 @@ SWEEPS = 5  # passes over the data before the evidence is compared
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
-MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outliers in cells are sought
+MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outlying numbers are sought
+MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
+MAX_CLIPPED = 0.2  # share of the rows that may be clipped in a column
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -302,6 +305,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def limits_(self) -> tuple[Array, Array] | None:
         """Limits (d,) and (d,) to which observations are clipped, None if they are not."""
+        check_is_fitted(self, "n_labels_")
         if not self._bank.is_clipped(self._g):
             return None
         scores, g = self._bank.state.scores, self._g
@@ -431,7 +435,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
         self._n_tried = 0  # number of rows when `_forget_shape` was last tried
-        self._n_limited: float = 0  # the same for `_limit_cells`; inf if its answer is final
+        self._n_limited = 0  # the same for `_limit_cells`
+        self._is_confirmed = False  # whether limits have been found twice
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
         self._known_products: tuple[int, Any] = 0, 0.0  # see `_products`: of how many rows, and it
@@ -452,7 +457,6 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         far apart, and fewer than neighbours let one think if it is strong in few directions. So
         both are tried.
         """
-        self._limit_cells()
         one_label = np.zeros(self._n, np.int64)
         self._reshape(None, one_label)
         if self._model.bits or self._n < 3:
@@ -544,9 +548,6 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
         """Merge and split labels as long as that makes the data more probable."""
-        if self._limit_cells():
-            self._begin()
-            return
         labels, T = self._z.copy(), self._copy_of_T()
         for _ in range(6):
             now = self._search()
@@ -557,6 +558,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         state, counts = self._bank.state, self._clusters.counts
         state.due[self._g] = math.ceil(growth * self._n)
         state.split_at[self._g, : len(counts)] = np.where(counts > 0, _later(counts), 0)
+        if self._limit_cells():
+            before = self._z.copy()
+            self._begin()
+            self._accept(self._clustering(_renamed(before, self._z)))
 
     def _split(self, k: int) -> None:
         """Split label k if that makes the data more probable.
@@ -589,19 +594,31 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 return now
 
     def _limit_cells(self) -> bool:
-        """Clip all rows if single numbers are outliers. Return whether this has changed.
+        """Clip all rows if single numbers are outliers and labels are many, as if each were a state
+        of its own. Return whether the limits have changed.
 
-        This is decided whenever the data have doubled. Limits that are confirmed the next time stay
-        for ever: with other states among the data they would be wider, and let outliers through.
+        This is decided whenever the data have doubled, and confirmed or taken back the next time.
+        Later, limits become wider in columns where they clip many rows: there are new states.
         """
-        if self._model.bits or self._n < max(2 * self._n_limited, MIN_CELL_ROWS):
+        n = self._n
+        if self._model.bits or n < max(2 * self._n_limited, MIN_CELL_ROWS):
             return False
-        self._n_limited = self._n
-        limits = cell_limits(self._raw[:: -(-self._n // MAX_CELL_ROWS)].astype(np.float64))
-        if (limits is not None) == self._bank.is_clipped(self._g):
-            self._n_limited = self._n if limits is None else math.inf
-            return False
-        self._bank.limit(self._g, *(limits or (-np.inf, np.inf)))
+        self._n_limited = n
+        rows = np.random.default_rng(n).permutation(n)[:MAX_CELL_ROWS]
+        x = self._raw[rows].astype(np.float64)
+        limits: Any = cell_limits(x)
+        if not self._bank.is_clipped(self._g):
+            labels = np.count_nonzero(self._clusters.counts)
+            if limits is None or labels < max(MIN_CELL_LABELS, MAX_CELL_LABELS * n):
+                return False
+        elif limits is None and not self._is_confirmed:
+            limits = -np.inf, np.inf
+        else:
+            self._is_confirmed = True
+            limits = self._bank.wider_limits(self._g, x)
+            if limits is None:
+                return False
+        self._bank.limit(self._g, *limits)
         self._shared = self._refused = None  # they knew nothing of the limits
         self._known_products = 0, 0.0
         return True
@@ -776,8 +793,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
-        if self._n_limited < math.inf:
-            self._n_limited = min(self._n_limited, self._n)
+        self._n_limited = min(self._n_limited, self._n)
         self._known_products = 0, 0.0
         self._accept(self._clustering(self._z.copy()))
 
@@ -938,6 +954,18 @@ class MixtureBank:
     def limit(self, g: int, low: Array | float, high: Array | float) -> None:
         """Clip the rows of mixture g from now on. See `shape` for those it has."""
         self.state.scores.low[g], self.state.scores.high[g] = low, high
+
+    def wider_limits(self, g: int, x: Array) -> tuple[Array, Array] | None:
+        """Return the limits of mixture g, with new ones for columns in which they clip many of the
+        rows x; None if there are no such columns.
+        """
+        low, high = self.state.scores.low[g], self.state.scores.high[g]
+        many = ((x < low) | (x > high)).mean(axis=0) > MAX_CLIPPED
+        if not many.any():
+            return None
+        new_low, new_high = robust_range(x)
+        wider = np.minimum(low, new_low), np.maximum(high, new_high)
+        return np.where(many, wider[0], low), np.where(many, wider[1], high)
 
     def shape(self, g: int, T: Array | None) -> None:
         """Look at all rows of mixture g within its limits and through another T."""

@@ -142,7 +142,7 @@ class TSR:
                 new = self.simulator.rollout([policy], math.ceil(batch), "oracle")
                 self._show_actions(new, is_random)
                 D = self._remember(new.observations)
-                batch *= self.growth
+                batch *= 1.0 if is_random else self.growth
             test = self.simulator.rollout([policy], self.B_test, "test").observations  # 6
             self._train(D, test, pi, k)  # 7-12
             left -= not self.explores

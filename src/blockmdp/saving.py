@@ -42,16 +42,12 @@ _SCORES: dict[str, tuple[Any, dict[str, str]]] = {
     "constant": (ConstantPredictor, {}),
 }
 _TRUSTED = [
-    "blockmdp.oracles._bank.Bank",
-    "blockmdp.oracles._dirichlet.Predictive",
     "blockmdp.oracles._network.Network",
     "blockmdp.oracles.auto.AutoOracle",
     "blockmdp.oracles.counts.CategoricalMixture",
-    "blockmdp.oracles.dirichlet.DirichletMixture",
     "blockmdp.oracles.fitting.InductiveClusterer",
     "blockmdp.oracles.independence.IndependenceMixture",
     "blockmdp.oracles.mixtures.BernoulliMixture",
-    "blockmdp.oracles.scores.BankScores",
     "blockmdp.oracles.screens.Palette",
     "blockmdp.oracles.screens.Prototypes",
     "blockmdp.oracles.screens.ScreenOracle",

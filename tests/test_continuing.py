@@ -21,7 +21,7 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 import blockmdp as bm
-from blockmdp import rng, saving
+from blockmdp import checkpoints, rng, saving
 from blockmdp.agents import continuing
 from blockmdp.checkpoints import read_checkpoint, write_checkpoint
 from blockmdp.experiments import Study
@@ -432,7 +432,7 @@ def test_a_checkpoint_makes_no_objects_of_other_classes(name, tmp_path):
     content = json.loads(arrays["tree"].tobytes())
     content["state"]["object"] = name
     arrays["tree"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
-    saving.write_archive(file, {}, arrays, "blockmdp checkpoint", 1)
+    saving.write_archive(file, {}, arrays, checkpoints._FORMAT, checkpoints._VERSION)
     with pytest.raises(ValueError, match="does not hold a valid checkpoint"):
         read_checkpoint(file)[1].state({})
 

@@ -96,8 +96,7 @@ def cell_limits(x: Array) -> tuple[Array, Array] | None:
     squares = (x - x.mean(axis=0)) ** 2
     if np.count_nonzero(squares > 9 * squares.mean(axis=0)) < 0.5 * MIN_SHARE * x.size:
         return None  # as most data, and much faster than medians
-    quarter, median, three_quarters = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
-    deviation = (three_quarters - quarter) / 1.349  # the standard deviation of a Gaussian
+    median, deviation = _robust_moments(x)
     moves = deviation > 0
     far = np.abs(x - median)[:, moves] > FAR * deviation[moves]
     n_far = np.count_nonzero(far)
@@ -110,7 +109,7 @@ def cell_limits(x: Array) -> tuple[Array, Array] | None:
         return None
     if not 0.5 * by_row <= in_rows <= 3 * by_row:
         return None
-    return robust_range(x)
+    return _limits(median, deviation)
 
 
 def robust_range(x: Array) -> tuple[Array, Array]:
@@ -126,8 +125,16 @@ def robust_range(x: Array) -> tuple[Array, Array]:
     tuple of ndarray of shape (d,)
         Lower and upper limits; -inf and inf where half of the numbers are equal.
     """
+    return _limits(*_robust_moments(x))
+
+
+def _robust_moments(x: Array) -> tuple[Array, Array]:
+    """Return the medians, and the standard deviations of Gaussians with the same quartiles."""
     quarter, median, three_quarters = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
-    deviation = (three_quarters - quarter) / 1.349
+    return median, (three_quarters - quarter) / 1.349
+
+
+def _limits(median: Array, deviation: Array) -> tuple[Array, Array]:
     width = np.where(deviation > 0, LIMIT * deviation, np.inf)
     return median - width, median + width
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -157,7 +158,8 @@ def _learn(requests: Sequence[Request], sights: Sequence[Sight], see_by: Any) ->
     while (k < stop).any():
         end = np.array([_next_stop(*each) for each in zip(simulators, k.tolist(), stop.tolist())])
         limits = [cuda.to_device(each) for each in (k, end)]
-        with exact_arithmetic():
+        with exact_arithmetic(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*Grid size")  # a few runs are welcome, too
             kernel[slots.shape](tables, sight, dynamics, *there, *limits, returns)
         k = end
         _copy_back(tables, [run.tables for run in runs])

@@ -36,6 +36,7 @@ AGENTS = {
     "online": (lambda: bm.OnlineURL(), bm.comblock(horizon=4)),
     "online, bits": (lambda: bm.OnlineURL(), bm.exogenous_lock(horizon=3)),
     "online, forgets": (lambda: bm.OnlineURL(memory=200), NOISY),
+    "online, categories": (lambda: bm.OnlineURL(), bm.noisy_lock(3, "numbered categories")),
     "online, refitted": (lambda: bm.OnlineURL(KMeans(3)), LOCK),
     "url": (lambda: bm.URL(), LOCK),
     "url, own levels": (lambda: bm.URL(), bm.comblock(horizon=3)),

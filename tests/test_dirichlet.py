@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree, linkage
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 import blockmdp as bm
@@ -27,8 +28,8 @@ from blockmdp.oracles import (
 )
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
 from blockmdp.oracles._noise import cell_limits, modes, whitening
-from blockmdp.oracles.dirichlet import MixtureBank
-from blockmdp.oracles.scores import ClippedScores, LinearScores
+from blockmdp.oracles.dirichlet import MixtureBank, category_evidence
+from blockmdp.oracles.scores import CategoricalScores, ClippedScores, LinearScores, to_scores
 from blockmdp.testing import check_incremental_oracle
 
 
@@ -762,3 +763,101 @@ def test_an_agent_clips_outlying_numbers_and_its_file_does_too(tmp_path):
     x = m.sample(3, 0, n=200)
     levels = np.full(200, 3)
     assert np.array_equal(loaded.decode(levels, x), agent.policy_.decoder.decode(levels, x))
+
+
+def categories(level=4, n=240, seed=1):
+    m = bm.noisy_lock(10, noise="numbered categories")
+    return observations(m, level, n, [0.5, 0.3, 0.2], seed=seed)
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_whole_numbers_without_an_order_are_categories(online):
+    x, states = categories()
+    oracle = DirichletMixture()
+    for rows in np.split(x, 60 if online else 1):
+        oracle = oracle.partial_fit(rows) if online else oracle.fit(rows)
+    assert oracle.values_.tolist() == [0, 1, 2, 3, 4]
+    assert oracle.limits_ is None
+    assert oracle.n_features_in_ == x.shape[1]
+    assert adjusted_rand_score(states, oracle.labels_) > 0.95
+    others, states = categories(seed=2)
+    labels = oracle.predict(others)
+    assert adjusted_rand_score(states, labels) > 0.95
+    fitted = to_scores(oracle)
+    assert isinstance(fitted, CategoricalScores)
+    assert np.array_equal(fitted.predict(others), labels)
+    again = pickle.loads(pickle.dumps(oracle))
+    assert np.array_equal(again.predict(others), labels)
+    assert np.array_equal(again.partial_fit(others).labels_, oracle.partial_fit(others).labels_)
+
+
+def test_whole_numbers_with_an_order_are_numbers():
+    x, states = observations(bm.noisy_lock(10, noise="correlated"), 4, 240, [0.5, 0.3, 0.2], seed=1)
+    oracle = DirichletMixture()
+    for rows in np.split(np.round(3 * x), 60):
+        oracle.partial_fit(rows)
+    assert oracle.values_ is None
+    assert adjusted_rand_score(states, oracle.labels_) > 0.95
+    with pytest.raises(NotFittedError):
+        DirichletMixture().values_  # noqa: B018
+
+
+@pytest.mark.parametrize("number", [5.0, -2.0, 0.5, 40.0])
+def test_a_number_that_was_not_seen_before_changes_the_categories_or_ends_them(number):
+    x, states = categories()
+    oracle = DirichletMixture().fit(x)
+    before = oracle.labels_
+    other = x[:1].copy()
+    other[0, 0] = number
+    oracle.partial_fit(other)
+    values = {5.0: [*range(6)], -2.0: [*range(-2, 5)]}.get(number)
+    assert (None if oracle.values_ is None else oracle.values_.tolist()) == values
+    assert len(oracle.labels_) == len(x) + 1
+    changed = np.flatnonzero(before != oracle.labels_[:-1])
+    assert np.array_equal(oracle.changed_labels(), changed)
+    if values:
+        assert adjusted_rand_score(states, oracle.predict(x)) > 0.95
+        assert oracle.labels_[-1] == oracle.labels_[0]
+
+
+def test_levels_of_a_bank_take_the_same_numbers_for_categories():
+    mixtures = [DirichletMixture() for _ in range(3)]
+    bank = MixtureBank(mixtures)
+    data = [categories(level, 60)[0] for level in (3, 4)]
+    for rows in zip(*data):
+        bank.learn(np.arange(2), np.array(rows))
+    assert bank.values.tolist() == [0, 1, 2, 3, 4]
+    late = categories(5, 1)[0]
+    bank.learn(np.array([2]), late)  # this level saw nothing before
+    assert mixtures[2].predict(late) == mixtures[2].labels_ == [0]
+    bank.learn(np.array([2]), late + 0.5)
+    assert [mixture.values_ for mixture in mixtures] == [None] * 3
+    assert [len(mixture.labels_) for mixture in mixtures] == [60, 60, 2]
+
+
+def test_an_agent_takes_numbers_for_categories_and_its_file_does_too(tmp_path):
+    m = bm.noisy_lock(horizon=5, noise="numbered categories", seed=4)
+    agent = bm.OnlineURL(pool_levels=False).fit(m, 300, seed=0)
+    assert agent.value() > 0.95 * m.optimal_value()
+    assert {type(each.predictor) for each in agent.decoder_.fitted} == {CategoricalScores}
+    agent.save(tmp_path / "policy.npz")
+    loaded = bm.load(tmp_path / "policy.npz").decoder
+    x, levels = m.sample(3, 0, n=200), np.full(200, 3)
+    x[::7, 0] = 0.3  # no category
+    assert np.array_equal(loaded.decode(levels, x), agent.decoder_.decode(levels, x))
+
+
+def test_the_evidence_of_categories_is_that_of_one_after_the_other():
+    random = np.random.default_rng(0)
+    codes, z = random.integers(3, size=(12, 2)), random.integers(4, size=12)
+    z[z == 1] = 3  # a label that is not in use
+    log_p, alpha = 0.0, 0.3
+    for i in range(12):
+        same = z[:i] == z[i]
+        log_p += math.log(same.sum() or alpha)
+        for j in range(2):
+            log_p += math.log(
+                (np.sum(codes[:i, j][same] == codes[i, j]) + 0.5) / (same.sum() + 1.5)
+            )
+    bits = (codes[:, :, None] == np.arange(3)).astype(float)
+    assert category_evidence(bits, z, alpha) == pytest.approx(log_p)

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from blockmdp.decoders import Decoder, FittedDecoder, FrozenTable
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
-from blockmdp.oracles.scores import ClippedScores, LinearScores, NetworkScores, QuadraticScores
+from blockmdp.oracles.scores import (
+    CategoricalScores,
+    ClippedScores,
+    LinearScores,
+    NetworkScores,
+    QuadraticScores,
+)
 
 __all__ = [
     "from_skops",
@@ -37,6 +43,7 @@ _FORMAT, _VERSION = "blockmdp policy", 2
 _SCORES: dict[str, tuple[Any, dict[str, str]]] = {
     "linear": (LinearScores, {"W": "kd", "b": "k"}),
     "clipped": (ClippedScores, {"W": "kd", "b": "k", "low": "d", "high": "d"}),
+    "categorical": (CategoricalScores, {"W": "kdv", "b": "k", "values": "v"}),
     "quadratic": (QuadraticScores, {"W": "kpd", "b": "kp", "c": "k"}),
     "network": (NetworkScores, {"W": "ud", "b": "u", "V": "ku", "c": "k"}),
     "constant": (ConstantPredictor, {}),

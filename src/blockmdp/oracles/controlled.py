@@ -246,9 +246,10 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         some, b = self.mixture_.linear_scores()
         if self.kept_.all():
             return some, b
-        W = np.zeros((len(b), len(self.kept_)))
+        some = some.reshape(len(b), int(self.kept_.sum()), -1)  # several numbers for categories
+        W = np.zeros((len(b), len(self.kept_), some.shape[2]))
         W[:, self.kept_] = some
-        return W, b
+        return W.reshape(len(b), -1), b
 
     def trusted_labels(self) -> NDArray[np.bool_]:
         """Return which labels a policy should rely on; see `DirichletMixture.trusted_labels`.
@@ -302,6 +303,12 @@ class ControlledMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Limits to which observations are clipped; see `DirichletMixture`."""
         check_is_fitted(self, "mixture_")
         return getattr(self.mixture_, "limits_", None)
+
+    @property
+    def values_(self) -> Any:
+        """Numbers that stand for categories; see `DirichletMixture`."""
+        check_is_fitted(self, "mixture_")
+        return None if self.explores_ else getattr(self.mixture_, "values_", None)
 
     def _reset(self) -> None:
         check_number("error", self.error, 0, 1, closed="neither")

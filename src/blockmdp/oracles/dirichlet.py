@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import pdist, squareform
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, gammaln
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -54,7 +54,13 @@ from blockmdp.oracles._noise import (
     whitening,
 )
 from blockmdp.oracles.mixtures import dependent_bit
-from blockmdp.oracles.scores import ClippedScores, LinearScores, bank_labels
+from blockmdp.oracles.scores import (
+    CategoricalScores,
+    ClippedScores,
+    LinearScores,
+    bank_labels,
+    one_hot,
+)
 
 __all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
 
@@ -68,6 +74,9 @@ OUTLIERS = 10  # labels that are forgotten together, because it takes a pass ove
 MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outlying numbers are sought
 MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
 MAX_CLIPPED = 0.2  # share of the rows that may be clipped in a column
+MAX_VALUES = 12  # different whole numbers that may be categories
+MIN_CATEGORY_ROWS, MAX_CATEGORY_ROWS = 32, 2_000  # observations of a mixture when it is decided
+MAX_CATEGORY_BITS = 2_000  # of an observation
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -78,6 +87,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     A mixture of Gaussians that share one covariance, or of independent bits if all observations are
     zeros and ones. It finds the number of labels itself, and in many dimensions it recognises a
     new state at its first observation. Where small labels do not grow, it takes them for outliers.
+    If observations consist of a few different whole numbers, it takes them for categories, one bit
+    for each, if that explains them better.
 
     `fit` learns from a data set. `partial_fit` adds observations to those seen before. A label
     keeps its number as long as it has observations. Whenever the data have grown by half, labels
@@ -104,6 +115,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Number of labels: one more than the largest in use.
     limits_ : tuple of ndarray of shape (d,), or None
         Limits to which observations are clipped, because single numbers in them are outliers.
+    values_ : ndarray of shape (v,), or None
+        The numbers that stand for categories, if observations are taken for categories.
     evidence_ : float
         Log probability of the data that are kept and of their labels, up to a constant.
     n_features_in_ : int
@@ -164,14 +177,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = validate_data(self, X, dtype=np.float64)
         self._check_parameters()
-        rows, n = X if _are_bits(X) else X - X[0], len(X)
-        _check_size(rows)
-        MixtureBank([self])
-        self._reset(X)
-        self._bank.reserve(rows=n)
-        self._bank.state.raw[0, :n], self._bank.state.n[0] = rows, n
-        self._begin()
-        self._bank.finish(np.zeros(1, np.int64), {0})
+        bank = MixtureBank([self])
+        bank.recode(X)
+        self._learn_again(X)
+        bank.consider_categories(most=len(X))
+        bank.finish(np.zeros(1, np.int64), {0})
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> DirichletMixture:
@@ -252,7 +262,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "n_labels_")
         X = self._validated(X, reset=False)
-        return self._decode(X)
+        return self._decode(self._bank.coded(X))
 
     def linear_scores(self) -> tuple[Array, Array]:
         """Return the linear scores by which `predict` chooses labels.
@@ -260,10 +270,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         W : ndarray of shape (n_labels, d)
-            Weights.
+            Weights; (n_labels, d v) if observations are categories.
         b : ndarray of shape (n_labels,)
-            Intercepts: the label of x, clipped to `limits_` if there are any, is the k with the
-            largest W[k] . x + b[k].
+            Intercepts: the label of x is the k with the largest W[k] . x + b[k], where x is clipped
+            to `limits_`, or says of each number which of `values_` it is, if there are any.
         """
         check_is_fitted(self, "n_labels_")
         scores, T = self._bank.state.scores, self._T
@@ -312,6 +322,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return scores.low[g] + self._centre, scores.high[g] + self._centre
 
     @property
+    def values_(self) -> Array | None:
+        """Numbers (v,) that stand for categories, None if observations are not categories."""
+        check_is_fitted(self, "n_labels_")
+        return self._bank.values
+
+    @property
     def evidence_(self) -> float:
         """Log probability of the data and their labels, up to a constant."""
         return self._current().score
@@ -342,15 +358,16 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         state = dict(super().__getstate__())
         bank = state.pop("_bank", None)
         if bank is not None and bank.has_begun[self._g]:
-            state["_state"] = only(bank.state, self._g)
+            state["_state"], state["_coding"] = only(bank.state, self._g), bank.coding
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        own = state.pop("_state", None)
+        own, coding = state.pop("_state", None), state.pop("_coding", None)
         super().__setstate__(state)
         if own is not None:
             bank = MixtureBank([self])
             bank.state, bank.has_begun, bank._changed = own, [True], [self]
+            bank.coding = coding
 
     def _has_begun(self) -> bool:
         return hasattr(self, "_bank") and self._bank.has_begun[self._g]
@@ -417,13 +434,13 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- learning ---------------------------------------------------------------------------------
     def _reset(self, X: Array) -> None:
-        """Forget everything, and choose the kind of mixture for the data X."""
+        """Forget everything, and choose the kind of mixture for the data X, coded by the bank."""
         self._check_parameters()
         _check_size(X - X[0])
         d = X.shape[1]
         bits = _are_bits(X)
         self._bank.begin(self._g, d)
-        self.n_features_in_ = d
+        self.n_features_in_ = d if self._bank.values is None else d // len(self._bank.values)
         ratio = min(3.0 / d, 0.5) if bits else 1.0
         log_alpha = math.log(self.concentration)
         self._model = Model(
@@ -449,6 +466,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     _shared: Array | None = None  # shape of the noise in other data
     _refused: Array | None = None  # the same, if it is wrong here
+
+    def _learn_again(self, X: Array) -> None:
+        """Forget everything, and find labels of the observations X from scratch."""
+        rows, n = self._bank.coded(X), len(X)
+        self._reset(rows)
+        self._bank.reserve(rows=n)
+        self._bank.state.raw[self._g, :n] = rows - self._centre
+        self._bank.state.n[self._g] = n
+        self._begin()
 
     def _begin(self) -> None:
         """Find labels from scratch.
@@ -723,7 +749,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bank.shape(self._g, T)
         self._accept(self._clustering(z))
 
+    def _past(self) -> Array:
+        """Return the observations that are kept."""
+        values, rows = self._bank.values, self._raw.astype(np.float64) + self._centre
+        if values is None:
+            return rows
+        return np.asarray(values[rows.reshape(len(rows), -1, len(values)).argmax(axis=2)])
+
     def _decode(self, X: Array) -> Labels:
+        """Return the labels of observations, coded by the bank."""
         groups = np.full(len(X), self._g)
         return np.asarray(bank_labels(self._bank.state.scores, groups, X), np.int64)
 
@@ -904,12 +938,15 @@ class MixtureBank:
         All that they know, from the first observation on.
     has_begun : list of bool
         Whether each has seen an observation.
+    coding : Coding
+        Whether observations are few whole numbers, and taken for categories.
     """
 
     state: Bank
 
     def __init__(self, mixtures: list[DirichletMixture]) -> None:
         self.mixtures = mixtures
+        self.coding = Coding()
         self.has_begun = [False] * len(mixtures)
         self._changed: list[DirichletMixture] = []  # in the last call of `finish`
         self._own()
@@ -1014,6 +1051,9 @@ class MixtureBank:
                 if self.has_begun[g]:
                     self.mixtures[g]._make_room(int(size))
             n_before[:] = self.state.n
+        touched |= self.recode(X)  # also of mixtures that learn nothing from X
+        used = np.union1d(used, np.array(sorted(touched), np.int64)) if touched else used
+        X = self.coded(X)
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:
                 self.mixtures[g]._reset(X[groups == g])
@@ -1023,7 +1063,72 @@ class MixtureBank:
                     self.mixtures[g]._restart(X[groups == g])
                     touched.add(int(g))
         touched |= self.learn_rows(groups, X - self.state.scores.centre[groups])
+        relearnt = self.consider_categories()
+        if relearnt:
+            used, touched = np.array(sorted(touched | relearnt)), touched | relearnt
         return self.finish(used, touched, n_before)
+
+    # --- whole numbers, which may stand for categories --------------------------------------------
+    @property
+    def values(self) -> Array | None:
+        """Numbers that stand for categories, None if observations are not categories."""
+        return self.coding.values
+
+    def coded(self, X: Array) -> Array:
+        """Return observations as the mixtures see them."""
+        return X if self.values is None else one_hot(X, self.values)
+
+    def recode(self, X: Array) -> set[int]:
+        """Take note of the numbers in X, before they are learnt. If they are categories that were
+        not seen before, or no categories, learn the past again. Return the mixtures that did.
+        """
+        before, self.coding = self.coding, self.coding.with_numbers(X)
+        if before.values is self.values or not any(self.has_begun):
+            return set()
+        now, self.coding = self.coding, before
+        return self._take(self._with_coding(now))
+
+    def consider_categories(self, most: int = MAX_CATEGORY_ROWS) -> set[int]:
+        """Take observations for categories if labels found that way explain them better. Return the
+        mixtures that learnt the past again. This is decided whenever the data have doubled, until
+        there are more than `most`.
+        """
+        n, d = int(self.state.n.max()), self.state.raw.shape[2]
+        is_due = self.coding.due <= n <= most and self.coding.is_possible(d)
+        if self.values is not None or not is_due:
+            return set()
+        self.coding = self.coding._replace(due=2 * n)
+        other = self._with_coding(self.coding.with_values())
+        gain = 0.0
+        for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
+            if begun:
+                categories = other.coded(old._past()).reshape(int(old._n), d, -1)
+                gain += category_evidence(categories, new._z, old.concentration)
+                gain -= category_evidence(categories, old._z, old.concentration)
+        return self._take(other) if gain > 1 else set()
+
+    def _with_coding(self, coding: Coding) -> MixtureBank:
+        """Return mixtures that learnt the same observations in another way."""
+        other = MixtureBank([clone(mixture) for mixture in self.mixtures])
+        other.coding = coding
+        for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
+            if begun:
+                new._learn_again(old._past())
+                new._accept(new._clustering(_renamed(old._z, new._z)))
+        return other
+
+    def _take(self, other: MixtureBank) -> set[int]:
+        """Take over what other mixtures learnt from the same observations. Return which did."""
+        self.coding = other.coding
+        begun = {g for g, has_begun in enumerate(self.has_begun) if has_begun}
+        for g in begun:
+            mixture = self.mixtures[g]
+            before, forgotten = mixture._shown.copy(), mixture._forgotten
+            for name, value in vars(other.mixtures[g]).items():
+                setattr(mixture, name, value)
+            mixture._bank, mixture._before, mixture._forgotten = self, before, forgotten
+        self.state = other.state
+        return begun
 
     def learn_rows(self, groups: Labels, rows: Array) -> set[int]:
         """Learn from rows without the centre. Return the mixtures that needed attention."""
@@ -1078,6 +1183,51 @@ class MixtureBank:
         return labels
 
 
+class Coding(NamedTuple):
+    """How a bank sees whole numbers: as they are, or as categories."""
+
+    values: Array | None = None  # what stands for categories
+    low: float = math.inf  # the smallest number so far, and the largest; NaN if not all are whole
+    high: float = -math.inf
+    due: int = MIN_CATEGORY_ROWS  # observations of a mixture when it is considered again
+
+    def with_numbers(self, X: Array) -> Coding:
+        """Return the coding after more observations."""
+        if math.isnan(self.low):
+            return self
+        low, high = min(self.low, float(X.min())), max(self.high, float(X.max()))
+        if high - low >= MAX_VALUES or not (np.rint(X) == X).all():
+            return self._replace(values=None, low=math.nan)
+        seen = self._replace(low=low, high=high)
+        is_known = self.values is None or (low, high) == (self.low, self.high)
+        return seen if is_known else seen.with_values()
+
+    def with_values(self) -> Coding:
+        """Return the coding that takes all numbers in the range for categories."""
+        return self._replace(values=np.arange(self.low, self.high + 1))
+
+    def is_possible(self, d: int) -> bool:
+        """Whether observations of d numbers could be categories."""
+        v = self.high - self.low + 1  # NaN if they are not whole, or too many
+        return 2 < v <= MAX_CATEGORY_BITS / d
+
+
+def category_evidence(categories: Array, z: Labels, concentration: float) -> float:
+    """Return the log probability of categories, as bits (n, d, v), and of their labels (n,).
+
+    The shares of the v categories of a coordinate have Jeffreys' prior, the labels that of the
+    Dirichlet process.
+    """
+    _, d, v = categories.shape
+    n = np.bincount(z)
+    counts = np.zeros((len(n), d, v))
+    np.add.at(counts, z, categories)
+    shares = (gammaln(counts + 0.5) - gammaln(0.5)).sum()
+    shares += d * (gammaln(v / 2) - gammaln(n + v / 2)).sum()
+    used = n[n > 0]
+    return float(shares + len(used) * math.log(concentration) + gammaln(used).sum())
+
+
 def trusting(predictor: Any, oracle: Any) -> Any:
     """Return a predictor that gives only labels which its oracle trusts.
 
@@ -1093,7 +1243,7 @@ def trusting(predictor: Any, oracle: Any) -> Any:
     Predictor
         The predictor itself, unless it is the scores of a `DirichletMixture`.
     """
-    is_linear = isinstance(predictor, LinearScores | ClippedScores)
+    is_linear = isinstance(predictor, LinearScores | ClippedScores | CategoricalScores)
     if not (is_linear and hasattr(oracle, "trusted_labels")):
         return predictor
     return replace(predictor, b=np.where(oracle.trusted_labels(), predictor.b, -np.inf))

@@ -26,6 +26,7 @@ from blockmdp.jit import index, inlined, jit
 __all__ = [
     "SCORES",
     "BankScores",
+    "CategoricalScores",
     "ClippedScores",
     "LinearScores",
     "NetworkScores",
@@ -125,6 +126,46 @@ class ClippedScores:
             Their labels.
         """
         return LinearScores(self.W, self.b).predict(np.clip(x, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class CategoricalScores:
+    """Label k with the largest sum over j of W[k, j, c] + b[k], where c is the category of x[j].
+
+    Parameters
+    ----------
+    W : ndarray of shape (K, d, v)
+        Weight of each category of each coordinate.
+    b : ndarray of shape (K,)
+        Intercepts; -inf for a label that is never given.
+    values : ndarray of shape (v,)
+        The number that stands for each category. Others weigh nothing.
+    """
+
+    W: Array
+    b: Array
+    values: Array
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int32]:
+        """Label observations.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+            Observations.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Their labels.
+        """
+        linear = LinearScores(self.W.reshape(len(self.b), -1), self.b)
+        return linear.predict(one_hot(x, self.values))
+
+
+def one_hot(x: NDArray[Any], values: Array) -> Array:
+    """Return rows (n, d) as bits (n, d v), which say of each number which of v values it is."""
+    return (x[:, :, None] == values).reshape(len(x), -1).astype(np.float64)
 
 
 class BankScores(NamedTuple):
@@ -230,7 +271,7 @@ def to_scores(estimator: Any) -> Any:
 
     Returns
     -------
-    LinearScores, ClippedScores, QuadraticScores or estimator
+    LinearScores, ClippedScores, CategoricalScores, QuadraticScores or estimator
         An object with `predict`.
 
     Notes
@@ -273,7 +314,10 @@ def to_scores(estimator: Any) -> Any:
     if linear is None:
         return estimator
     W, b = linear
-    limits = getattr(last, "limits_", None)
+    values, limits = (getattr(last, name, None) for name in ("values_", "limits_"))
+    if values is not None:
+        W = W.reshape(len(b), -1, len(values))
+        return estimator if maps else CategoricalScores(*map(_read_only, (W, b, values)))
     if limits is not None:
         return estimator if maps else ClippedScores(*map(_read_only, (W, b, *limits)))
     M, v = _composed(maps, W.shape[1])

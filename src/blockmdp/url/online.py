@@ -283,7 +283,8 @@ class OnlineDecoder:
 
         Those of level h are in row h, or all in row 0 if the levels are pooled.
         """
-        return self._bank.state.scores if self._bank and any(self._bank.has_begun) else None
+        bank = self._bank
+        return bank.state.scores if bank and bank.values is None and any(bank.has_begun) else None
 
     @property
     def explores(self) -> bool:

@@ -187,3 +187,33 @@ def test_a_cluster_of_exactly_the_smallest_size_is_kept():
     for min_cluster, found in ((30, 2), (31, 1)):
         agent = bm.PCID(n_clusters=2, min_cluster=min_cluster)
         assert agent._decode_backward(x, came_from, 2, np.uint64(0)).n_labels == found
+
+
+def second_action_pays(**options):
+    """A state in which the second of two actions pays, and a state after it."""
+    rewards = np.zeros((3, 2, 2, 2))
+    rewards[0, 0, 1] = 1.0
+    transitions = np.zeros((3, 2, 2, 2))
+    transitions[..., 1] = 1.0
+    emission = bm.OneHotBernoulli(2, 2)
+    return bm.BlockMDP([1, 0], transitions, rewards, emission=emission, **options)
+
+
+def test_one_cluster_is_enough_for_one_state():
+    agent = bm.PCID(n=20, n_clusters=1).fit(second_action_pays(), episodes=5, seed=0)
+    assert agent.value() == 1.0
+    assert [level.clusters for level in agent.history_] == [1, 1, 1]
+
+
+def test_an_action_is_known_after_one_trial():
+    m = second_action_pays()
+    fits = [bm.PCID(n=1).fit(m, episodes=1, seed=seed) for seed in range(8)]
+    assert {fit.policy_.pi[0, 0, 1] for fit in fits} == {0.5, 1.0}  # the other was tried, or this
+
+
+def test_a_level_that_no_episode_reaches_has_one_label():
+    m = second_action_pays(ends=[False, True])
+    agent = bm.PCID(n=20).fit(m, episodes=5, seed=0)
+    assert [level.clusters for level in agent.history_[1:]] == [1, 1]
+    assert any("no observations to learn from" in note for note in agent.decoder_.notes)
+    assert agent.value() == 1.0

@@ -8,6 +8,7 @@ two latent states apart that have the same backward distribution over (state, ac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -140,7 +141,7 @@ class PCID(DecodingAgent):
             D = simulator.rollout(cover, int(self.n), "explore", levels=h + 2)
             there = D.lengths > h
             x, a, r = D.x[there, h + 1], D.actions[there, h], D.rewards[there, h]
-            x = x.reshape(len(x), -1)
+            x = x.reshape(len(x), math.prod(x.shape[1:]))  # there may be none
             s = f.decode(np.full(len(x), h), D.x[there, h])
             came_from = s.astype(np.int64) * A + a  # y = (state, action)
             key = rng.key(streams.estimator(simulator.seed), h)

@@ -14,6 +14,7 @@ from numba import cuda
 
 import blockmdp as bm
 from blockmdp import learners
+from blockmdp.checks import warn
 
 LEARNERS = [cls() for name in learners.__all__
             if isinstance(cls := getattr(learners, name), type)
@@ -89,6 +90,26 @@ def test_a_failed_fit_is_named_and_ends_the_others():
     with pytest.raises(RuntimeError, match="boom") as caught:
         bm.fit_many(agents, lock(0), 200, seeds=0, engine="compiled")
     assert caught.value.__notes__ == ["this happened in fit 1 of fit_many, counted from 0"]
+
+
+class Worried(bm.Tabular):
+    """Warns, and fails at once."""
+
+    def _begin(self, simulator, episodes, record):
+        warn(f"seed {simulator.seed} is worrying")
+        if simulator.seed == 1:
+            raise RuntimeError("boom")
+        return super()._begin(simulator, episodes, record)
+
+
+def test_warnings_are_told_even_if_a_fit_fails():
+    with (
+        pytest.warns(UserWarning, match="is worrying") as caught,
+        pytest.raises(RuntimeError, match="boom"),
+    ):
+        bm.fit_many(Worried(), lock(0), 10, seeds=[1, 0], engine="compiled")
+    told = [str(each.message) for each in caught]
+    assert told[0] == "fit 0 of fit_many, counted from 0: seed 1 is worrying"
 
 
 def test_a_warning_names_the_fit_and_points_at_the_users_line():

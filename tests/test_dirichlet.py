@@ -798,8 +798,6 @@ def test_whole_numbers_with_an_order_are_numbers():
         oracle.partial_fit(rows)
     assert oracle.values_ is None
     assert adjusted_rand_score(states, oracle.labels_) > 0.95
-    with pytest.raises(NotFittedError):
-        DirichletMixture().values_  # noqa: B018
 
 
 @pytest.mark.parametrize("number", [5.0, -2.0, 0.5, 40.0])
@@ -861,3 +859,9 @@ def test_the_evidence_of_categories_is_that_of_one_after_the_other():
             )
     bits = (codes[:, :, None] == np.arange(3)).astype(float)
     assert category_evidence(bits, z, alpha) == pytest.approx(log_p)
+
+
+@pytest.mark.parametrize("name", ["values_", "limits_"])
+def test_what_is_learnt_is_unknown_before(name):
+    with pytest.raises(NotFittedError):
+        getattr(DirichletMixture(), name)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -28,7 +29,12 @@ from blockmdp.oracles import (
 )
 from blockmdp.oracles._dirichlet import Clusters, Model, Predictive
 from blockmdp.oracles._noise import cell_limits, modes, whitening
-from blockmdp.oracles.dirichlet import MixtureBank, category_evidence
+from blockmdp.oracles.dirichlet import (
+    MixtureBank,
+    category_evidence,
+    label_evidence,
+    quantity_evidence,
+)
 from blockmdp.oracles.scores import CategoricalScores, ClippedScores, LinearScores, to_scores
 from blockmdp.testing import check_incremental_oracle
 
@@ -854,14 +860,88 @@ def test_the_evidence_of_categories_is_that_of_one_after_the_other():
         same = z[:i] == z[i]
         log_p += math.log(same.sum() or alpha)
         for j in range(2):
-            log_p += math.log(
-                (np.sum(codes[:i, j][same] == codes[i, j]) + 0.5) / (same.sum() + 1.5)
-            )
-    bits = (codes[:, :, None] == np.arange(3)).astype(float)
-    assert category_evidence(bits, z, alpha) == pytest.approx(log_p)
+            seen = np.sum(codes[:i, j][same] == codes[i, j])
+            log_p += math.log((seen + 0.5) / (same.sum() + 1.5))
+    found = category_evidence(codes.astype(float), z) + label_evidence(z, alpha)
+    assert found == pytest.approx(log_p)
+
+
+def test_the_evidence_of_quantities_is_that_of_normal_numbers():
+    x = np.array([[0.0, 7.0], [2.0, 7.0], [6.0, 7.0], [9.0, 7.0]])
+    z = np.array([0, 0, 2, 2])
+    variance = (1 + 1 + 1.5**2 + 1.5**2) / 2  # two means are known
+    density = norm(0, math.sqrt(variance)).logpdf([-1, 1, -1.5, 1.5]).sum()
+    price = 0.5 * (2 * math.log(3) + math.log(4))
+    assert quantity_evidence(x, z) == pytest.approx(density - price)
 
 
 @pytest.mark.parametrize("name", ["values_", "limits_"])
 def test_what_is_learnt_is_unknown_before(name):
     with pytest.raises(NotFittedError):
         getattr(DirichletMixture(), name)
+
+
+def rounded_blobs(d, n=200, seed=1):
+    random = np.random.default_rng(seed)
+    states, means = random.integers(4, size=n), random.uniform(0, 8, size=(4, d))
+    x = means[states] + 1.2 * random.normal(size=(n, d))
+    return np.clip(np.round(x), -1, 10), states
+
+
+def grid(size, n=200):
+    cells = np.random.default_rng(0).integers(size, size=(n, 2))
+    return cells.astype(float), cells @ [size, 1]
+
+
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("data", [rounded_blobs(10), rounded_blobs(20), grid(4), grid(8)])
+def test_quantities_and_clean_data_are_not_taken_for_categories(data, online):
+    x, states = data
+    oracle = DirichletMixture()
+    for rows in np.split(x, 200 if online else 1):
+        oracle = oracle.partial_fit(rows) if online else oracle.fit(rows)
+    assert oracle.values_ is None
+    assert adjusted_rand_score(states, oracle.labels_) > 0.98
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_data_that_are_refused_leave_categories_as_they_were(method):
+    x, _ = categories()
+    oracle = DirichletMixture().fit(x)
+    labels, bad = oracle.labels_, x.copy()
+    bad[3, 0] = 1e30
+    with pytest.raises(ValueError, match="beyond 1e18"):
+        getattr(oracle, method)(bad)
+    assert np.array_equal(oracle.labels_, labels)
+    assert np.array_equal(oracle.predict(x), labels)
+
+
+@pytest.mark.parametrize("memory", [None, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_labels_that_change_with_the_coding_are_reported(seed, memory):
+    random = np.random.default_rng(seed)
+    x, _ = categories(n=150, seed=seed)
+    x[:20] = x[:20] > 2  # bits at first
+    x[140:] += 0.5 * (seed % 2)  # no categories at the end
+    oracle, before = DirichletMixture(memory=memory), np.zeros(0, np.int64)
+    codings = set()
+    for rows in np.split(x, np.sort(random.choice(np.arange(1, 150), 20, replace=False))):
+        oracle.partial_fit(rows)
+        now = oracle.labels_
+        changed = np.flatnonzero(before != now[: len(before)])
+        assert np.array_equal(oracle.changed_labels(), changed)
+        assert len(now) == len(before) + len(rows)
+        codings.add(oracle.values_ is None)
+        before = now
+    assert codings == {True, False}
+
+
+def test_a_large_first_batch_can_be_categories():
+    x, _ = categories(n=1_000)
+    oracle = DirichletMixture().partial_fit(x)
+    assert oracle.values_ is not None
+    wide = np.tile(x[:40], 3)  # 300 bits
+    oracle = DirichletMixture().fit(wide)
+    assert oracle.values_ is not None
+    wide[0, 0] = 9.0  # 600 would be too many
+    assert oracle.partial_fit(wide[:1]).values_ is None

@@ -74,9 +74,11 @@ OUTLIERS = 10  # labels that are forgotten together, because it takes a pass ove
 MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outlying numbers are sought
 MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
 MAX_CLIPPED = 0.2  # share of the rows that may be clipped in a column
-MAX_VALUES = 12  # different whole numbers that may be categories
-MIN_CATEGORY_ROWS, MAX_CATEGORY_ROWS = 32, 2_000  # observations of a mixture when it is decided
-MAX_CATEGORY_BITS = 2_000  # of an observation
+MAX_VALUES = 12  # whole numbers that may be categories
+MAX_CATEGORY_BITS = 500  # of an observation
+MIN_CATEGORY_ROWS, MAX_CATEGORY_ROWS = 32, 500  # observations of a mixture that decide
+MIN_DISTINCT = 0.9  # share of different rows without which there is no noise
+UNIT_DENSITY = 1 / (2 * math.pi)  # variance of a normal density that is 1 at its mean
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 
@@ -177,10 +179,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = validate_data(self, X, dtype=np.float64)
         self._check_parameters()
+        _check_size(X - X[0])
         bank = MixtureBank([self])
-        bank.recode(X)
+        bank.recode(np.zeros(len(X), np.int64), X)
         self._learn_again(X)
-        bank.consider_categories(most=len(X))
+        bank.consider_categories()
         bank.finish(np.zeros(1, np.int64), {0})
         return self
 
@@ -367,7 +370,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if own is not None:
             bank = MixtureBank([self])
             bank.state, bank.has_begun, bank._changed = own, [True], [self]
-            bank.coding = coding
+            bank.coding = coding or Coding()
 
     def _has_begun(self) -> bool:
         return hasattr(self, "_bank") and self._bank.has_begun[self._g]
@@ -527,7 +530,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restart(self, X: Array) -> None:
         """Learn the past again, which were bits, before the observations X, which are not."""
-        before, past = self._shown.copy(), self._raw.astype(np.float64)
+        before, past = self._labels_before(), self._raw.astype(np.float64)
         forgotten = self._forgotten
         self._reset(np.concatenate([past, X]))
         self._bank.learn_rows(np.full(len(past), self._g), past - self._centre)
@@ -749,7 +752,13 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._bank.shape(self._g, T)
         self._accept(self._clustering(z))
 
-    def _past(self) -> Array:
+    def _labels_before(self) -> Labels:
+        """Return the labels of the rows that were reported last, and of others since then."""
+        if self._reported is not None:
+            return self._reported
+        return self._z.copy() if self._before is None else self._before
+
+    def _observations(self) -> Array:
         """Return the observations that are kept."""
         values, rows = self._bank.values, self._raw.astype(np.float64) + self._centre
         if values is None:
@@ -763,9 +772,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _report(self, n_before: int) -> None:
         """Update `labels_` and what has changed in it. Rows of hidden labels get the next best."""
-        before = self._reported
-        if before is None:
-            before = self._z if self._before is None else self._before
+        before = self._labels_before()
         hidden = self._bank.state.hidden[self._g]
         self._reported = None
         if hidden.any():
@@ -1051,7 +1058,7 @@ class MixtureBank:
                 if self.has_begun[g]:
                     self.mixtures[g]._make_room(int(size))
             n_before[:] = self.state.n
-        touched |= self.recode(X)  # also of mixtures that learn nothing from X
+        touched |= self.recode(groups, X)  # also of mixtures that learn nothing from X
         used = np.union1d(used, np.array(sorted(touched), np.int64)) if touched else used
         X = self.coded(X)
         for g in used if not all(self.has_begun) else ():
@@ -1078,56 +1085,68 @@ class MixtureBank:
         """Return observations as the mixtures see them."""
         return X if self.values is None else one_hot(X, self.values)
 
-    def recode(self, X: Array) -> set[int]:
+    def recode(self, groups: Labels, X: Array) -> set[int]:
         """Take note of the numbers in X, before they are learnt. If they are categories that were
         not seen before, or no categories, learn the past again. Return the mixtures that did.
         """
-        before, self.coding = self.coding, self.coding.with_numbers(X)
-        if before.values is self.values or not any(self.has_begun):
+        if self.values is not None:
+            _check_size(X)
+        before, now = self.coding, self.coding.with_numbers(X)
+        now = now._replace(n=before.n + int(np.bincount(groups).max()))
+        if before.values is now.values or not any(self.has_begun):
+            self.coding = now
             return set()
-        now, self.coding = self.coding, before
-        return self._take(self._with_coding(now))
+        return self._replace_by(self._relearnt(now))
 
-    def consider_categories(self, most: int = MAX_CATEGORY_ROWS) -> set[int]:
-        """Take observations for categories if labels found that way explain them better. Return the
-        mixtures that learnt the past again. This is decided whenever the data have doubled, until
-        there are more than `most`.
+    def consider_categories(self) -> set[int]:
+        """Take observations for categories from now on, if that explains them better. Return the
+        mixtures that learnt the past again.
+
+        This is decided whenever the mixtures have seen twice as much. It compares how probable the
+        numbers are, as categories and as quantities, each with the labels found that way. If rows
+        repeat, there is no noise, and labels are right in any case.
         """
-        n, d = int(self.state.n.max()), self.state.raw.shape[2]
-        is_due = self.coding.due <= n <= most and self.coding.is_possible(d)
-        if self.values is not None or not is_due:
+        if self.values is not None or not self.coding.is_due():
             return set()
-        self.coding = self.coding._replace(due=2 * n)
-        other = self._with_coding(self.coding.with_values())
+        self.coding = self.coding._replace(due=2 * self.coding.n)
+        other = MixtureBank([clone(mixture) for mixture in self.mixtures])
+        other.coding = self.coding.with_values()
+        n = distinct = more = 0
         gain = 0.0
         for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
             if begun:
-                categories = other.coded(old._past()).reshape(int(old._n), d, -1)
-                gain += category_evidence(categories, new._z, old.concentration)
-                gain -= category_evidence(categories, old._z, old.concentration)
-        return self._take(other) if gain > 1 else set()
+                rows = np.random.default_rng(old._n).permutation(old._n)[:MAX_CATEGORY_ROWS]
+                x = old._observations()[rows]
+                n, distinct = n + len(x), distinct + len(np.unique(x, axis=0))
+                if distinct < MIN_DISTINCT * n:
+                    return set()
+                new._learn_again(x)
+                more += new.n_labels_ - 1
+                gain += category_evidence(x, new._z) + label_evidence(new._z, new.concentration)
+                z = old._z[rows]
+                gain -= quantity_evidence(x, z) + label_evidence(z, old.concentration)
+        return self._replace_by(self._relearnt(other.coding)) if more and gain > 0 else set()
 
-    def _with_coding(self, coding: Coding) -> MixtureBank:
-        """Return mixtures that learnt the same observations in another way."""
+    def _relearnt(self, coding: Coding) -> MixtureBank:
+        """Return mixtures that learnt the same observations by another coding."""
         other = MixtureBank([clone(mixture) for mixture in self.mixtures])
         other.coding = coding
         for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
             if begun:
-                new._learn_again(old._past())
+                new._learn_again(old._observations())
                 new._accept(new._clustering(_renamed(old._z, new._z)))
         return other
 
-    def _take(self, other: MixtureBank) -> set[int]:
+    def _replace_by(self, other: MixtureBank) -> set[int]:
         """Take over what other mixtures learnt from the same observations. Return which did."""
-        self.coding = other.coding
         begun = {g for g, has_begun in enumerate(self.has_begun) if has_begun}
         for g in begun:
             mixture = self.mixtures[g]
-            before, forgotten = mixture._shown.copy(), mixture._forgotten
+            before, forgotten = mixture._labels_before(), mixture._forgotten
             for name, value in vars(other.mixtures[g]).items():
                 setattr(mixture, name, value)
             mixture._bank, mixture._before, mixture._forgotten = self, before, forgotten
-        self.state = other.state
+        self.state, self.coding = other.state, other.coding
         return begun
 
     def learn_rows(self, groups: Labels, rows: Array) -> set[int]:
@@ -1187,17 +1206,20 @@ class Coding(NamedTuple):
     """How a bank sees whole numbers: as they are, or as categories."""
 
     values: Array | None = None  # what stands for categories
-    low: float = math.inf  # the smallest number so far, and the largest; NaN if not all are whole
+    is_possible: bool = True  # whether all numbers so far could be categories
+    low: float = math.inf  # the smallest number so far, and the largest
     high: float = -math.inf
-    due: int = MIN_CATEGORY_ROWS  # observations of a mixture when it is considered again
+    n: int = 0  # observations of a mixture so far
+    due: int = MIN_CATEGORY_ROWS  # observations when it is decided the next time
 
     def with_numbers(self, X: Array) -> Coding:
         """Return the coding after more observations."""
-        if math.isnan(self.low):
+        if not self.is_possible:
             return self
         low, high = min(self.low, float(X.min())), max(self.high, float(X.max()))
-        if high - low >= MAX_VALUES or not (np.rint(X) == X).all():
-            return self._replace(values=None, low=math.nan)
+        v = high - low + 1
+        if v > min(MAX_VALUES, MAX_CATEGORY_BITS / X.shape[1]) or not (np.rint(X) == X).all():
+            return self._replace(values=None, is_possible=False)
         seen = self._replace(low=low, high=high)
         is_known = self.values is None or (low, high) == (self.low, self.high)
         return seen if is_known else seen.with_values()
@@ -1206,26 +1228,48 @@ class Coding(NamedTuple):
         """Return the coding that takes all numbers in the range for categories."""
         return self._replace(values=np.arange(self.low, self.high + 1))
 
-    def is_possible(self, d: int) -> bool:
-        """Whether observations of d numbers could be categories."""
-        v = self.high - self.low + 1  # NaN if they are not whole, or too many
-        return 2 < v <= MAX_CATEGORY_BITS / d
+    def is_due(self) -> bool:
+        """Whether to decide about categories now; bits need no decision."""
+        return self.is_possible and self.high - self.low > 1 and self.n >= self.due
 
 
-def category_evidence(categories: Array, z: Labels, concentration: float) -> float:
-    """Return the log probability of categories, as bits (n, d, v), and of their labels (n,).
-
-    The shares of the v categories of a coordinate have Jeffreys' prior, the labels that of the
-    Dirichlet process.
-    """
-    _, d, v = categories.shape
+def label_evidence(z: Labels, concentration: float) -> float:
+    """Return the log probability of labels under a Dirichlet process, up to a constant."""
     n = np.bincount(z)
-    counts = np.zeros((len(n), d, v))
-    np.add.at(counts, z, categories)
-    shares = (gammaln(counts + 0.5) - gammaln(0.5)).sum()
-    shares += d * (gammaln(v / 2) - gammaln(n + v / 2)).sum()
-    used = n[n > 0]
-    return float(shares + len(used) * math.log(concentration) + gammaln(used).sum())
+    n = n[n > 0]
+    return float(len(n) * math.log(concentration) + gammaln(n).sum())
+
+
+def category_evidence(x: Array, z: Labels) -> float:
+    """Return the log probability of categories x (n, d), given their labels z (n,).
+
+    The shares of the categories of a coordinate have Jeffreys' prior. Those that do not occur in x
+    do not count.
+    """
+    n, total = np.bincount(z), 0.0
+    for column in x.T:
+        values, which = np.unique(column, return_inverse=True)
+        counts = np.zeros((len(n), len(values)))
+        np.add.at(counts, (z, which), 1)
+        total += (gammaln(counts + 0.5) - gammaln(0.5)).sum()
+        total += (gammaln(len(values) / 2) - gammaln(n + len(values) / 2)).sum()
+    return float(total)
+
+
+def quantity_evidence(x: Array, z: Labels) -> float:
+    """Return the log probability of whole numbers x (n, d), given their labels z (n,), as normal
+    numbers whose variance depends on the coordinate alone.
+
+    Each mean costs half a logarithm. Coordinates with a single value do not count.
+    """
+    x = x[:, (x != x[0]).any(axis=0)]
+    n = np.bincount(z)
+    means = label_sums(x.astype(np.float32), z, len(n)) / np.maximum(n, 1)[:, None]
+    squares = ((x - means[z]) ** 2).sum(axis=0)
+    degrees = max(len(x) - np.count_nonzero(n), 1)
+    variance = np.maximum(squares / degrees, UNIT_DENSITY)
+    fit = -0.5 * (len(x) * np.log(2 * math.pi * variance) + squares / variance).sum()
+    return float(fit - 0.5 * x.shape[1] * (np.log(n + 1).sum() + math.log(len(x))))
 
 
 def trusting(predictor: Any, oracle: Any) -> Any:

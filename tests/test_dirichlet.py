@@ -825,18 +825,20 @@ def test_a_number_that_was_not_seen_before_changes_the_categories_or_ends_them(n
 
 
 def test_levels_of_a_bank_take_the_same_numbers_for_categories():
-    mixtures = [DirichletMixture() for _ in range(3)]
+    mixtures = [DirichletMixture() for _ in range(4)]
     bank = MixtureBank(mixtures)
-    data = [categories(level, 60)[0] for level in (3, 4)]
+    first = np.tile(categories(0, 1)[0], (60, 1))
+    data = [first, *(categories(level, 60)[0] for level in (3, 4))]
     for rows in zip(*data):
-        bank.learn(np.arange(2), np.array(rows))
+        bank.learn(np.arange(3), np.array(rows))
     assert bank.values.tolist() == [0, 1, 2, 3, 4]
+    assert mixtures[0].n_labels_ == 1  # the first level has no noise
     late = categories(5, 1)[0]
-    bank.learn(np.array([2]), late)  # this level saw nothing before
-    assert mixtures[2].predict(late) == mixtures[2].labels_ == [0]
-    bank.learn(np.array([2]), late + 0.5)
-    assert [mixture.values_ for mixture in mixtures] == [None] * 3
-    assert [len(mixture.labels_) for mixture in mixtures] == [60, 60, 2]
+    bank.learn(np.array([3]), late)  # this level saw nothing before
+    assert mixtures[3].predict(late) == mixtures[3].labels_ == [0]
+    bank.learn(np.array([3]), late + 0.5)
+    assert [mixture.values_ for mixture in mixtures] == [None] * 4
+    assert [len(mixture.labels_) for mixture in mixtures] == [60, 60, 60, 2]
 
 
 def test_an_agent_takes_numbers_for_categories_and_its_file_does_too(tmp_path):

@@ -77,7 +77,7 @@ MAX_CLIPPED = 0.2  # share of the rows that may be clipped in a column
 MAX_VALUES = 12  # whole numbers that may be categories
 MAX_CATEGORY_BITS = 500  # of an observation
 MIN_CATEGORY_ROWS, MAX_CATEGORY_ROWS = 32, 500  # observations of a mixture that decide
-MIN_DISTINCT = 0.9  # share of different rows without which there is no noise
+MIN_DISTINCT = 0.9  # share of different observations without which there is no noise
 UNIT_DENSITY = 1 / (2 * math.pi)  # variance of a normal density that is 1 at its mean
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
@@ -1103,28 +1103,29 @@ class MixtureBank:
         mixtures that learnt the past again.
 
         This is decided whenever the mixtures have seen twice as much. It compares how probable the
-        numbers are, as categories and as quantities, each with the labels found that way. If rows
-        repeat, there is no noise, and labels are right in any case.
+        numbers are, as categories and as quantities, each with the labels found that way. Mixtures
+        whose observations repeat have no noise, and labels are right in any case: if that is true
+        for half of them, nothing changes.
         """
         if self.values is not None or not self.coding.is_due():
             return set()
         self.coding = self.coding._replace(due=2 * self.coding.n)
         other = MixtureBank([clone(mixture) for mixture in self.mixtures])
         other.coding = self.coding.with_values()
-        n = distinct = more = 0
-        gain = 0.0
+        samples = []
         for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
             if begun:
                 rows = np.random.default_rng(old._n).permutation(old._n)[:MAX_CATEGORY_ROWS]
-                x = old._observations()[rows]
-                n, distinct = n + len(x), distinct + len(np.unique(x, axis=0))
-                if distinct < MIN_DISTINCT * n:
-                    return set()
-                new._learn_again(x)
-                more += new.n_labels_ - 1
-                gain += category_evidence(x, new._z) + label_evidence(new._z, new.concentration)
-                z = old._z[rows]
-                gain -= quantity_evidence(x, z) + label_evidence(z, old.concentration)
+                samples.append((old._observations()[rows], old._z[rows], new))
+        noisy = [each for each in samples if _rarely_repeat(each[0])]
+        if 2 * len(noisy) <= len(samples):
+            return set()
+        gain, more = 0.0, 0
+        for x, z, new in noisy:
+            new._learn_again(x)
+            gain += category_evidence(x, new._z) + label_evidence(new._z, new.concentration)
+            gain -= quantity_evidence(x, z) + label_evidence(z, new.concentration)
+            more += new.n_labels_ - 1
         return self._replace_by(self._relearnt(other.coding)) if more and gain > 0 else set()
 
     def _relearnt(self, coding: Coding) -> MixtureBank:
@@ -1452,6 +1453,10 @@ def _cut(tree: Array, K: int) -> Labels:
         root[tree[i, :2].astype(np.int64)] = root[n + i]
     first, labels = np.unique(root[:n], return_index=True, return_inverse=True)[1:]
     return np.asarray(np.argsort(np.argsort(first))[labels], np.int64)
+
+
+def _rarely_repeat(x: Array) -> bool:
+    return len(np.unique(x, axis=0)) >= MIN_DISTINCT * len(x)
 
 
 def _are_bits(X: Array) -> bool:

@@ -23,7 +23,7 @@ PATIENCE = 300  # seconds after which a test fails that waits for something cert
 # A problem and agents that need neither scikit-learn nor compiled code: worker processes start
 # quickly, and a run takes milliseconds even if nothing is compiled yet.
 MODULE = '''
-import os, signal, time
+import contextlib, os, signal, time
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +76,11 @@ class Hanger(Faulty):
 
 class Glutton(Faulty):
     def fault(self):
-        while True:
-            HOARD.append(np.zeros(2**23))
+        for size in (2**23, 2**16, 2**9):  # eat up the crumbs, too
+            with contextlib.suppress(MemoryError):
+                while True:
+                    HOARD.append(np.zeros(size))
+        HOARD.append(np.zeros(2**23))
 
 
 class Leaker(Faulty):

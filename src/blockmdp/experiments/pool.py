@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from blockmdp import rng
 from blockmdp.experiments.errors import ExecutorError, one_line
 from blockmdp.experiments.outcome import Outcome
-from blockmdp.experiments.runs import THREADS, environment, execute, prepare
+from blockmdp.experiments.runs import RESERVE, THREADS, environment, execute, prepare
 from blockmdp.experiments.settings import Run
 
 __all__ = ["Executor", "Pool", "work"]
@@ -320,6 +320,7 @@ def work() -> None:
     if options["memory"]:
         limit = int(options["memory"] * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        RESERVE.append(bytearray(2**25))
     if options["has_timeout"]:
         rng.root(0)  # the first compiled function loads all of numba, which must not count
     pipe.send_bytes(READY)

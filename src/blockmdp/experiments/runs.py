@@ -53,6 +53,7 @@ THREADS = (
 
 
 OBSERVATIONS = 300  # of each level, to measure a decoder with
+RESERVE: list[bytearray] = []  # memory to report that there is no more, if it is limited
 
 
 def prepare(config: dict[str, Any]) -> None:
@@ -86,7 +87,9 @@ def execute(config: dict[str, Any], seed: int, checkpoints: str | None = None) -
     start = time.perf_counter()
     try:
         outcome = _fit(config, seed, checkpoints)
-    except BaseException:  # a user's part may raise anything
+    except BaseException as error:  # a user's part may raise anything
+        if isinstance(error, MemoryError):
+            RESERVE.clear()
         outcome = {"error": traceback.format_exc(limit=-12)}
     seconds = time.perf_counter() - start
     return Outcome(**outcome, seconds=seconds, environment=environment())

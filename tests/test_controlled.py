@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import blockmdp as bm
 from blockmdp.oracles import ControlledMixture, DirichletMixture
 from blockmdp.oracles.controlled import Patterns, _moves_on_its_own, influence
+from blockmdp.oracles.scores import CategoricalScores
 from blockmdp.simulators import make_simulator
 from blockmdp.testing import check_incremental_oracle
 
@@ -137,6 +138,17 @@ def test_an_agent_loses_nothing_where_nothing_moves_on_its_own(make: Any) -> Non
         for oracle in (ControlledMixture(), DirichletMixture())
     ]
     assert np.array_equal(*returns)
+
+
+def test_numbered_categories_are_categories_here_too(tmp_path: Path) -> None:
+    m = bm.noisy_lock(5, noise="numbered categories")
+    agent = bm.OnlineURL(ControlledMixture(), pool_levels=False).fit(m, 150, seed=0)
+    assert agent.value() > 0.9 * m.optimal_value()
+    kinds = {type(each.predictor) for each in agent.policy_.decoder.fitted}
+    assert CategoricalScores in kinds
+    agent.save(tmp_path / "policy.npz")
+    loaded, x = bm.load(tmp_path / "policy.npz"), m.sample(2, 0, n=200)
+    assert np.array_equal(loaded.decode(x, 2), agent.policy_.decode(x, 2))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ the evidence. Round noise gets a large weight, so its estimate is round too.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
@@ -14,6 +16,7 @@ from scipy.special import gammaln
 
 __all__ = [
     "MIN_DEGREES",
+    "UNIT_DENSITY",
     "cell_limits",
     "modes",
     "neighbour_differences",
@@ -34,6 +37,8 @@ LEAST = 0.05  # share of the largest variance of neighbours to which smaller one
 FAR, LIMIT = 4.0, 2.5  # standard deviations: what is far out, and where it is clipped
 MIN_CELLS, MIN_SHARE = 20, 0.01  # numbers far out, and their share, from which on they are clipped
 MIN_PAIRS = 6  # pairs of them in one row that there should be by chance, so that the test can fail
+UNIT_DENSITY = 1 / (2 * math.pi)  # variance of a normal density that is 1 at its mean: the least
+# for whole numbers, since no probability is larger
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 

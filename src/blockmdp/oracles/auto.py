@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles._em import Fit
+from blockmdp.oracles._noise import UNIT_DENSITY
 from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
 from blockmdp.oracles.mixtures import BernoulliMixture, Mixture, SphericalMixture
 from blockmdp.oracles.scores import LinearScores, to_scores
@@ -32,7 +33,6 @@ TRIES = 4  # splits or mergers tried before the search stops
 MAX_COLUMNS = 2000  # of counts, or of the one-hot code of categories; otherwise not tried
 ROWS = 1000  # by which the kind of mixture is chosen
 MAX_DEPENDENCE = 0.5  # correlation of coordinates that a mixture of whole numbers may leave
-UNIT_DENSITY = 1 / (2 * math.pi)  # a variance: no density above 1, as no probability is
 
 
 class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]

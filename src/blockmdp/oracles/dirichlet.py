@@ -46,6 +46,7 @@ from blockmdp.oracles._dirichlet import (
 )
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
+    UNIT_DENSITY,
     cell_limits,
     modes,
     neighbour_differences,
@@ -78,7 +79,6 @@ MAX_VALUES = 12  # whole numbers that may be categories
 MAX_CATEGORY_BITS = 500  # of an observation
 MIN_CATEGORY_ROWS, MAX_CATEGORY_ROWS = 32, 500  # observations of a mixture that decide
 MIN_DISTINCT = 0.9  # share of different observations without which there is no noise
-UNIT_DENSITY = 1 / (2 * math.pi)  # variance of a normal density that is 1 at its mean
 NONE = np.zeros(0, np.int64)
 NONE.setflags(write=False)
 

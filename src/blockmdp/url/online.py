@@ -33,7 +33,7 @@ from blockmdp.oracles.fitting import (
     fit_oracle,
     renumber,
 )
-from blockmdp.oracles.scores import BankScores, to_scores
+from blockmdp.oracles.scores import BankScores, bank_labels, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import LearnerRun, Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
@@ -294,8 +294,13 @@ class OnlineDecoder:
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
         x = x.reshape(len(x), -1)
+        groups = np.zeros_like(levels) if self.pooled else levels
+        if self.scores is not None:
+            check_finite(x)
+            found = bank_labels(self.scores, groups, x.astype(np.float64))
+            return np.asarray(found, np.int32)
         labels = np.zeros(len(x), np.int32)
-        for g, rows in by_level(np.zeros_like(levels) if self.pooled else levels):
+        for g, rows in by_level(groups):
             if self._n_labels[g]:
                 labels[rows] = self.oracles[g].predict(x[rows])
         return labels

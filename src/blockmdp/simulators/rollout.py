@@ -23,7 +23,7 @@ from blockmdp.oracles.scores import BankScores, best_label, shape
 from blockmdp.rng import step, uniform
 from blockmdp.tapes import Tape
 
-__all__ = ["advance", "choose", "choose_one", "play", "start"]
+__all__ = ["advance", "choose", "choose_each", "choose_one", "play", "start"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -64,6 +64,15 @@ def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> In
     a = np.empty(len(labels), np.int64)
     for i in range(len(labels)):
         a[i] = choose_one(pi[which[i]], labels[i], c[i], h)
+    return a
+
+
+@jit
+def choose_each(pi: Floats, c: Keys, levels: Integers) -> Integers:
+    """Draw an action (n,) from each row of pi (n, A), for a step at one of `levels` (n,)."""
+    a = np.empty(len(pi), np.int64)
+    for i in range(len(pi)):
+        a[i] = choose_one(pi, i, c[i], levels[i])
     return a
 
 

@@ -23,7 +23,7 @@ from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPVectorEnv
 from blockmdp.jit import interpreted
 from blockmdp.loop import choice_key, replay
-from blockmdp.policy import Policy, with_labels
+from blockmdp.policy import Policy
 from blockmdp.rng import step
 from blockmdp.simulators.base import (
     LearnerRun,
@@ -33,7 +33,7 @@ from blockmdp.simulators.base import (
     decode_rows,
     latent_states,
 )
-from blockmdp.simulators.rollout import choose_one
+from blockmdp.simulators.rollout import choose_each
 from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["VectorSimulator"]
@@ -51,12 +51,8 @@ class _Episode:
     x: list[Any] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+    level: int = 0  # number of actions so far
     early: bool = False
-
-    @property
-    def level(self) -> int:
-        """Number of actions so far."""
-        return len(self.actions)
 
 
 class VectorSimulator(Simulator):
@@ -121,11 +117,15 @@ class VectorSimulator(Simulator):
                 return latent_states(info, self.env)
             return decoder.decode(np.array([e.level for e in episodes]), x)
 
-        def act(episode: _Episode) -> int:
-            self.grow(run, max(decoder.n_labels if decoder else 0, episode.labels[-1] + 1))
-            k, h = first + episode.number, episode.level
-            key = np.uint64(step(episode.key, h))  # as `choice_key`, but faster
-            return int(learner.act(run.tables, k, h, episode.labels[-1], key))
+        def act(episodes: Sequence[_Episode]) -> list[int]:
+            most = max(episode.labels[-1] for episode in episodes)
+            self.grow(run, max(decoder.n_labels if decoder else 0, most + 1))
+            actions = []
+            for episode in episodes:
+                k, h = first + episode.number, episode.level
+                key = np.uint64(step(episode.key, h))  # as `choice_key`, but faster
+                actions.append(int(learner.act(run.tables, k, h, episode.labels[-1], key)))
+            return actions
 
         def end(episode: _Episode) -> None:
             self.grow(run, max(episode.labels) + 1)
@@ -174,10 +174,14 @@ class VectorSimulator(Simulator):
                 labels[rows] = decode_rows(policies, follows, int(h), x[rows], states)
             return labels
 
-        def act(episode: _Episode) -> int:
-            h, label = episode.level, episode.labels[-1]
-            pi = with_labels(policies[which[episode.number]].pi[h], label + 1)
-            return int(choose_one(pi, label, episode.key, h))
+        def probabilities(episode: _Episode) -> NDArray[np.float64]:
+            pi, label = policies[which[episode.number]].pi[episode.level], episode.labels[-1]
+            return pi[label] if label < len(pi) else np.full(pi.shape[1], 1 / pi.shape[1])
+
+        def act(episodes: Sequence[_Episode]) -> Any:
+            keys, levels = [e.key for e in episodes], [e.level for e in episodes]
+            pi = np.array([probabilities(episode) for episode in episodes])
+            return choose_each(pi, np.array(keys), np.array(levels))
 
         def end(episode: _Episode) -> None:
             i, h = episode.number, episode.level
@@ -194,7 +198,7 @@ class VectorSimulator(Simulator):
         self,
         keys: NDArray[np.uint64],
         label: Callable[[Sequence[_Episode], NDArray[Any], dict[str, Any]], Any],
-        act: Callable[[_Episode], int],
+        act: Callable[[Sequence[_Episode]], Any],
         end: Callable[[_Episode], None],
         kind: str,
     ) -> None:
@@ -207,7 +211,7 @@ class VectorSimulator(Simulator):
         label : function
             Labels the observations of all copies, given their episodes, x and info.
         act : function
-            Chooses the next action of an episode.
+            Chooses the next action of each of some episodes.
         end : function
             Is called with each episode that ends.
         kind : str
@@ -233,9 +237,9 @@ class VectorSimulator(Simulator):
         over = np.zeros(self.env.num_envs, np.bool_)
         while ended < len(keys):
             actions = np.zeros(self.env.num_envs, np.int64)
-            for i, episode in enumerate(episodes):
-                if not over[i] and episode.number >= 0:
-                    actions[i] = act(episode)
+            active = [i for i, e in enumerate(episodes) if not over[i] and e.number >= 0]
+            if active:
+                actions[active] = act([episodes[i] for i in active])
             x, r, terminated, truncated, info = self.env.step(actions + self._first_action)
             if not np.isfinite(r[~over]).all():
                 check_reward(r[~over & ~np.isfinite(r)][0], self.env)
@@ -245,6 +249,7 @@ class VectorSimulator(Simulator):
                 else:
                     episode.actions.append(int(actions[i]))
                     episode.rewards.append(float(r[i]))
+                    episode.level += 1
                     self._check_length(episode, terminated[i] or truncated[i])
                     episode.early = bool(terminated[i]) and episode.level < self.horizon
             self._note(episodes, x, label(episodes, x, info))

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blockmdp.checks import InvalidParameterError, check_integer
-from blockmdp.jit import jit
+from blockmdp.jit import inlined, jit
 
 __all__ = ["ScreenOracle"]
 
@@ -99,7 +99,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         first = fit_colours(X[:MOST], X[0], channels, CLOSE)
         self._first, self._tolerance = np.median(first, axis=0), _tolerance(first)
         self._palette = Palette.new(channels)
-        self._codes = np.zeros((0, X.shape[1] // channels), np.int32)
+        self._kept, self._n = np.zeros((0, X.shape[1] // channels), np.int32), 0
         self.labels_ = self._changed = np.zeros(0, np.int64)
         self._add(X)
         self._relearn()
@@ -125,7 +125,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = self._checked(X, reset=False)
         before = self.labels_
         self._add(X)
-        if len(self._codes) >= self._due:
+        if self._n >= self._due:
             self._relearn()
         else:
             new = [self._learn(row) for row in self._cleaned(self._codes[len(before) :])]
@@ -172,6 +172,11 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """The colours that recur."""
         return np.asarray(self._palette.colours[: len(self._recurs)][self._recurs])
 
+    @property
+    def _codes(self) -> Codes:
+        """The colours of all pictures so far."""
+        return np.asarray(self._kept[: self._n])
+
     def _checked(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
         """Return X as float64, after a check of X and of the parameters."""
         check_integer("tolerated", self.tolerated)
@@ -201,17 +206,20 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _add(self, X: NDArray[np.float64]) -> None:
         """Keep the codes of more pictures."""
-        X = self._fitted(X)
-        codes = np.empty((len(X), self._codes.shape[1]), np.int32)
+        X, (room, pixels) = self._fitted(X), self._kept.shape
+        if self._n + len(X) > room:
+            more = np.zeros((max(room, self._n + len(X) - room), pixels), np.int32)
+            self._kept = np.concatenate([self._kept, more])
+        codes = self._kept[self._n :]
         for i, x in enumerate(X):
-            self._palette = self._palette.with_room(codes.shape[1])
-            n = len(self._codes) + i
-            learn_codes(x, self._palette, n, self._tolerance, codes[max(i - 1, 0)], codes[i])
-        self._codes = np.concatenate([self._codes, codes])
+            self._palette = self._palette.with_room(pixels)
+            guess = codes[max(i - 1, 0)]
+            learn_codes(x, self._palette, self._n + i, self._tolerance, guess, codes[i])
+        self._n += len(X)
 
     def _relearn(self) -> None:
         """Learn palette, background and labels from all pictures so far."""
-        n, used = len(self._codes), self._palette.used[0]
+        n, used = self._n, self._palette.used[0]
         since, seen = self._palette.since[:used], self._palette.seen[:used]
         self._recurs = seen >= FEWEST + SHARE * (n - since)
         self._names = np.flatnonzero(self._recurs)
@@ -394,7 +402,7 @@ def refined(x, y, a, b, close):
     return slope, (sy - slope * sx) / n
 
 
-@jit
+@inlined
 def difference(colours, k, x, j):
     """Return the largest difference of a channel between colour k and pixel j of x."""
     channels = colours.shape[1]
@@ -404,7 +412,7 @@ def difference(colours, k, x, j):
     return most
 
 
-@jit
+@inlined
 def find(palette, names, x, j, guess, tolerance):
     """Return the colour of pixel j of x (d,): the guess, the nearest one, or HIDDEN.
 
@@ -451,8 +459,9 @@ def read_codes(X, palette, names, background, tolerance):
     """
     out = np.empty((len(X), len(background)), np.int32)
     for i in range(len(X)):
+        x = X[i]
         for j in range(len(background)):
-            out[i, j] = find(palette, names, X[i], j, background[j], tolerance)
+            out[i, j] = find(palette, names, x, j, background[j], tolerance)
     return out
 
 
@@ -466,17 +475,17 @@ def most_common(codes, recurs):
     counts = np.zeros(len(recurs), np.int64)
     out = np.empty(pixels, np.int32)
     for j in range(pixels):
-        for i in range(n):
-            counts[codes[i, j]] += 1
+        column = codes[:, j].copy()
+        for k in column:
+            counts[k] += 1
         best, most = -1, 0
-        for i in range(n):
-            k = codes[i, j]
+        for k in column:
             score = counts[k] + (n if recurs[k] else 0)
             if counts[k] > 0 and score > most:
                 best, most = k, score
         out[j] = best
-        for i in range(n):
-            counts[codes[i, j]] = 0
+        for k in column:
+            counts[k] = 0
     return out
 
 

@@ -7,7 +7,8 @@ Stable-Baselines3 needs torch, so it runs in an environment of its own:
     /tmp/ppo/bin/python -m benchmarks.ppo [--seeds 5] [--most 5000]
 
 PPO is solved when the exact value of its policy, with its most probable actions or with those that
-it draws, exceeds 0.9 V*. This is asked after each update. Every episode that has begun counts.
+it draws, exceeds 0.9 V*. This is asked before the first update and after each. Every episode that
+has begun counts. PPO does not know how much of an episode is left.
 """
 
 from __future__ import annotations
@@ -69,8 +70,10 @@ class Until(BaseCallback):
         self.begun = self.training_env.num_envs
 
     def _on_step(self) -> bool:
+        if self.found:
+            return False
         self.begun += int(np.count_nonzero(self.locals["dones"]))
-        return not self.found and self.begun < self.most
+        return self.begun < self.most
 
     def _on_rollout_start(self) -> None:  # after each update, and before the first
         self.found = self.value() > 0.9 * self.m.optimal_value()

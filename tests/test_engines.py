@@ -31,8 +31,10 @@ from blockmdp import (
 )
 from blockmdp.decoders import TableDecoder
 from blockmdp.envs import BlockMDPEnv, BlockMDPVectorEnv
+from blockmdp.jit import interpreted
 from blockmdp.policy import Policy
 from blockmdp.simulators import BlockSimulator, GymSimulator, VectorSimulator, make_simulator
+from blockmdp.simulators.rollout import choose_each, choose_one
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LEARNERS = [
@@ -654,3 +656,15 @@ def test_a_second_fit_does_not_change_the_results_of_the_first():
     assert np.array_equal(returns, kept[0])
     assert np.array_equal(q, kept[1])
     assert not np.array_equal(agent.tables_.q, q)
+
+
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 1000))
+@settings(deadline=None)
+def test_actions_of_copies_at_different_levels_are_those_of_each_alone(n, A, seed):
+    random = np.random.default_rng(seed)
+    pi, levels = random.dirichlet(np.ones(A), n), random.integers(9, size=n)
+    keys = random.integers(1 << 60, size=n).astype(np.uint64)
+    found = choose_each(pi, keys, levels)
+    assert np.array_equal(found, interpreted(choose_each)(pi, keys, levels))
+    alone = [choose_one(pi[i : i + 1], 0, keys[i], levels[i]) for i in range(n)]
+    assert found.tolist() == alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,21 @@ def test_the_oracle_is_an_incremental_oracle() -> None:
     x = np.repeat([10.0, 100.0, 200.0], 20)[random.permutation(60)]
     X = np.stack([x, np.full(60, 50.0), x[::-1]], axis=1) + random.normal(size=(60, 3))
     check_incremental_oracle(bm.oracles.ScreenOracle(channels=1), X)
+
+
+def test_pictures_can_come_one_by_one_and_the_oracle_be_copied_meanwhile() -> None:
+    X = noisy(np.random.default_rng(0).integers(4, size=60), tint=0.2).reshape(60, -1)
+    oracle = bm.oracles.ScreenOracle().fit(X[:7])
+    for i in range(7, 60):
+        if i % 20 == 0:
+            oracle = pickle.loads(pickle.dumps(oracle))
+        oracle.partial_fit(X[i : i + 1])
+    other = bm.oracles.ScreenOracle().fit(X[:7])
+    for rows in np.split(X[7:], [10, 11, 40]):
+        other.partial_fit(rows)
+    assert np.array_equal(oracle._codes, other._codes)
+    assert oracle._codes.shape == (60, X.shape[1] // 3)
+    assert len(pickle.dumps(oracle)) < 1.5 * oracle._codes.nbytes + 50_000
 
 
 @pytest.mark.parametrize(

@@ -363,3 +363,52 @@ def test_the_episodes_of_all_copies_are_used():
     assert agent.trajectories_[:6].tolist() == [5, 5, 5, 5, 5, 10]
     again = bm.OnlineURL(pool_levels=True).fit(copies, 52, seed=0)
     assert np.array_equal(again.returns_, agent.returns_)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_it_decodes_as_its_oracles_predict(pooled):
+    m = bm.exogenous_lock(5, seed=1)
+    simulator = make_simulator(m, 0)
+    f = OnlineDecoder(DirichletMixture(), 5, 40, pool_levels=pooled, key=np.uint64(1))
+    random = Policy(np.full((5, 1, m.n_actions), 1 / m.n_actions), None)
+    drawn = simulator.rollout([random], 40, "learn")
+    for i in range(39):
+        f.learn(drawn[i : i + 1])
+    x, levels = drawn.x[:20].reshape(20 * 6, -1), np.tile(np.arange(6), 20)
+    found = f.decode(levels, x)
+    assert found.max() > 0
+    for h in range(6):
+        oracle = f.oracles[0 if pooled else h]
+        assert np.array_equal(found[levels == h], oracle.predict(x[levels == h]))
+    assert np.array_equal(f.decode(levels, np.asfortranarray(x)), found)
+
+
+class Changing(gym.vector.VectorObservationWrapper):
+    """After ten steps, observations are no longer what they should be."""
+
+    def __init__(self, envs, change):
+        super().__init__(envs)
+        self.change, self.seen = change, 0
+
+    def observations(self, x):
+        self.seen += 1
+        return self.change(x) if self.seen > 10 else x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: np.repeat(x, 100_000, axis=1), "an observation has 1600000 numbers"),
+        (lambda x: x[:, :7], "an observation has 7 numbers, but others had 16"),
+        (lambda x: x * 1j, "observations must be arrays of numbers, got dtype complex"),
+        (lambda x: x.astype(object), "observations must be arrays of numbers, got dtype object"),
+        (lambda x: x * np.nan, "some are NaN or infinite"),
+    ],
+)
+def test_observations_that_change_their_kind_are_refused(change, message):
+    def lake():
+        return Noisy(gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=12))
+
+    envs = Changing(gym.vector.SyncVectorEnv([lake] * 3), change)
+    with pytest.raises(ValueError, match=message):
+        bm.OnlineURL(pool_levels=True).fit(envs, 60, seed=0, horizon=12)

@@ -39,7 +39,7 @@ class InvalidParameterError(ValueError):
 
 
 def check_finite(x: Any) -> None:
-    """Check observations for numbers that are missing.
+    """Check that observations are numbers, and none is missing.
 
     Parameters
     ----------
@@ -49,9 +49,11 @@ def check_finite(x: Any) -> None:
     Raises
     ------
     ValueError
-        If one is NaN or infinite.
+        If they are not real numbers, or one is NaN or infinite.
     """
-    if not np.isfinite(x).all():
+    if x.dtype.kind not in "buif":
+        raise ValueError(f"observations must be arrays of numbers, got dtype {x.dtype}")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise ValueError("observations must be finite numbers: some are NaN or infinite")
 
 

@@ -71,7 +71,8 @@ class Policy:
             One label for one observation, n labels for n.
         """
         level = self._level(level, self.horizon)
-        x = _finite(np.asarray(x))
+        x = np.asarray(x)
+        check_finite(x)
         shape = () if self.decoder is None else self.observation_shape
         one = x.ndim == 0 if shape is None else x.shape == shape
         if not one and shape is not None and (x.ndim == 0 or x.shape[1:] != shape):
@@ -208,14 +209,6 @@ def with_labels(pi: NDArray[np.float64], labels: int) -> NDArray[np.float64]:
     """Extend pi (L, A) to at least `labels` rows; the new rows are uniform."""
     new = labels - len(pi)
     return np.pad(pi, ((0, new), (0, 0)), constant_values=1 / pi.shape[1]) if new > 0 else pi
-
-
-def _finite(x: NDArray[Any]) -> NDArray[Any]:
-    if x.dtype.kind in "fc":
-        check_finite(x)
-    if x.dtype.kind not in "buif":
-        raise ValueError(f"observations must be arrays of numbers, got dtype {x.dtype}")
-    return x
 
 
 def _latent_states(x: NDArray[Any]) -> NDArray[np.int64]:

@@ -37,8 +37,9 @@ LEAST = 0.05  # share of the largest variance of neighbours to which smaller one
 FAR, LIMIT = 4.0, 2.5  # standard deviations: what is far out, and where it is clipped
 MIN_CELLS, MIN_SHARE = 20, 0.01  # numbers far out, and their share, from which on they are clipped
 MIN_PAIRS = 6  # pairs of them in one row that there should be by chance, so that the test can fail
-UNIT_DENSITY = 1 / (2 * math.pi)  # variance of a normal density that is 1 at its mean: the least
-# for whole numbers, since no probability is larger
+# variance of a normal density that is 1 at its mean: the least for whole numbers, since no
+# probability is larger
+UNIT_DENSITY = 1 / (2 * math.pi)
 NULL = 1e-9  # share of the largest variance below which there is no noise in a direction
 
 

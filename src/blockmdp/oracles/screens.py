@@ -208,7 +208,7 @@ class ScreenOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Keep the codes of more pictures."""
         X, (room, pixels) = self._fitted(X), self._kept.shape
         if self._n + len(X) > room:
-            more = np.zeros((max(room, self._n + len(X) - room), pixels), np.int32)
+            more = np.zeros((max(room // 4, self._n + len(X) - room), pixels), np.int32)
             self._kept = np.concatenate([self._kept, more])
         codes = self._kept[self._n :]
         for i, x in enumerate(X):

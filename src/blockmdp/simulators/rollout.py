@@ -69,7 +69,7 @@ def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> In
 
 @jit
 def choose_each(pi: Floats, c: Keys, levels: Integers) -> Integers:
-    """Draw an action (n,) from each row of pi (n, A), for a step at one of `levels` (n,)."""
+    """Draw an action (n,) from each row of pi (n, A); row i is at level levels[i]."""
     a = np.empty(len(pi), np.int64)
     for i in range(len(pi)):
         a[i] = choose_one(pi, i, c[i], levels[i])

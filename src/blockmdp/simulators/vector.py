@@ -118,10 +118,9 @@ class VectorSimulator(Simulator):
             return decoder.decode(np.array([e.level for e in episodes]), x)
 
         def act(episodes: Sequence[_Episode]) -> list[int]:
-            most = max(episode.labels[-1] for episode in episodes)
-            self.grow(run, max(decoder.n_labels if decoder else 0, most + 1))
             actions = []
             for episode in episodes:
+                self.grow(run, max(decoder.n_labels if decoder else 0, episode.labels[-1] + 1))
                 k, h = first + episode.number, episode.level
                 key = np.uint64(step(episode.key, h))  # as `choice_key`, but faster
                 actions.append(int(learner.act(run.tables, k, h, episode.labels[-1], key)))
@@ -211,7 +210,7 @@ class VectorSimulator(Simulator):
         label : function
             Labels the observations of all copies, given their episodes, x and info.
         act : function
-            Chooses the next action of each of some episodes.
+            Chooses the next actions of the given episodes.
         end : function
             Is called with each episode that ends.
         kind : str

@@ -297,8 +297,11 @@ class OnlineDecoder:
         groups = np.zeros_like(levels) if self.pooled else levels
         if self.scores is not None:
             check_finite(x)
-            found = bank_labels(self.scores, groups, x.astype(np.float64))
-            return np.asarray(found, np.int32)
+            d = self.scores.centre.shape[1]
+            if x.shape[1] != d:
+                raise ValueError(f"an observation has {x.shape[1]} numbers, but others had {d}")
+            x = np.ascontiguousarray(x, np.float64)
+            return np.asarray(bank_labels(self.scores, groups, x), np.int32)
         labels = np.zeros(len(x), np.int32)
         for g, rows in by_level(groups):
             if self._n_labels[g]:

@@ -3,8 +3,9 @@
     python tests/mutation.py                    # a sample of 240 changes
     python tests/mutation.py --only url --count 30
 
-Each change ("mutant") is made in a copy of the package, on which the tests of that module run. The
-changes are drawn with a fixed seed, so the result can be repeated.
+Each change ("mutant") is made in a copy of the package, on which the tests of that module run, the
+fastest first, until one fails. The changes are drawn with a fixed seed, so the result can be
+repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +79,32 @@ def _stamp_of(source):
     return mutant["text"] if counts else "original"
 
 """
+
+# A plugin of pytest for a copy. Without a mutant it notes how long each test takes; with one it
+# lets the fastest tests run first, and those of the changed module before others like them.
+ORDER = """
+import json, os
+from pathlib import Path
+
+mutant = json.loads(os.environ.get("MUTANT", "null"))
+at = Path("seconds.json")
+seconds = json.loads(at.read_text()) if at.exists() else {}
+
+def pytest_collection_modifyitems(items):
+    if mutant is not None:
+        near = "tests/test_" + mutant["nearest"] + ".py"
+        weight = lambda test: 0.1 if test.startswith(near) else 1.0
+        items.sort(key=lambda item: weight(item.nodeid) * seconds.get(item.nodeid, 0.0))
+
+def pytest_runtest_logreport(report):
+    if mutant is None:
+        seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
+
+def pytest_sessionfinish():
+    if mutant is None:
+        at.write_text(json.dumps(seconds))
+"""
+NEAREST = {"tsr": "url", "agent": "url", "levels": "online", "doubts": "own_oracles"}
 
 
 class Mutant(NamedTuple):
@@ -169,15 +195,9 @@ def sample(only: str, count: int, seed: int) -> list[tuple[Mutant, list[str]]]:
     for name, (share, tests) in parts.items():
         at = PACKAGE / name
         files = [at] if at.is_file() else sorted(at.glob("*.py"))
-        pool = [(m, _nearest_first(tests, f.stem)) for f in files for m in mutants(f)]
+        pool = [(m, tests) for f in files for m in mutants(f)]
         chosen += draw.sample(pool, min(round(count * share / total), len(pool)))
     return chosen
-
-
-def _nearest_first(tests: list[str], module: str) -> list[str]:
-    """Let the tests that are named after a module run first, since the first failure ends them."""
-    nearest = {"tsr": "url", "agent": "url", "levels": "online", "doubts": "own_oracles"}
-    return sorted(tests, key=lambda name: name != nearest.get(module, module))
 
 
 def new_copy(folder: Path) -> Path:
@@ -190,35 +210,27 @@ def new_copy(folder: Path) -> Path:
     stamp = "file._source_stamp = _STAMP"
     text = jit.read_text().replace(stamp, "file._source_stamp = _stamp_of(source)")
     jit.write_text(text.replace("\n_STAMP =", f"\n{STAMP_OF}\n_STAMP ="))
+    (folder / "order.py").write_text(ORDER)
     return folder
 
 
 def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
-    """Run the tests on a copy of the package. Return whether all pass."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    at = None
+    """Run the tests in a copy of the package. Return whether all pass."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)])}
+    files = [f"tests/test_{name}.py" for name in tests]
     if mutant is not None:
         inside = mutant.path.relative_to(PACKAGE)
         at = folder / "src" / "blockmdp" / inside
-        original = at.read_text()
+        at.unlink()  # it is a link
         at.write_text(mutant.source)
-        about = {"file": inside.name, "shared": str(inside) in SHARED, "text": mutant.source}
-        environment["MUTANT"] = json.dumps(about)
-    files = [*([str(at)] if at is not None else []), *(f"tests/test_{name}.py" for name in tests)]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-    ]
+        nearest = NEAREST.get(at.stem, at.stem)
+        about = {"file": at.name, "shared": str(inside) in SHARED, "nearest": nearest}
+        environment["MUTANT"] = json.dumps({**about, "text": mutant.source})
+        files.insert(0, str(at))  # its examples
+    plugins = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "order"]
     try:
         done = subprocess.run(
-            [*command, *files],
+            [sys.executable, "-m", "pytest", "-q", "-x", *plugins, *files],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -228,14 +240,19 @@ def run(folder: Path, mutant: Mutant | None, tests: list[str]) -> bool:
             preexec_fn=None if mutant is None else _limit_time,
             timeout=None if mutant is None else 10 * LIMIT,  # one that waits
         )
-        if mutant is None and done.returncode:
-            print(done.stdout[-3000:])
-        return done.returncode == 0
     except subprocess.TimeoutExpired:
         return False
-    finally:
-        if at is not None:
-            at.write_text(original)
+    if mutant is None and done.returncode:
+        print(done.stdout[-3000:])
+    return done.returncode == 0
+
+
+def is_caught(pattern: Path, mutant: Mutant, tests: list[str]) -> bool:
+    """Run the tests on a mutant, in a copy that shares files and machine code with a pattern."""
+    with tempfile.TemporaryDirectory(dir=pattern.parent) as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(pattern, copy, symlinks=True, copy_function=os.link)
+        return not run(copy, mutant, tests)
 
 
 def _limit_time() -> None:
@@ -256,26 +273,12 @@ def main() -> None:
     needed = list(dict.fromkeys(name for _, tests in chosen for name in tests))
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
-        copies: Queue[Path] = Queue()
-        for i in range(args.jobs):
-            copies.put(new_copy(Path(folder) / f"copy{i}"))
-        first = copies.get()
-        if not run(first, None, needed):
+        pattern = new_copy(Path(folder) / "pattern")
+        if not run(pattern, None, needed):
             sys.exit("the tests fail without any change")
-        copies.put(first)
-
-        def is_caught(each: tuple[Mutant, list[str]]) -> bool:
-            mutant, tests = each
-            mine = copies.get()
-            try:
-                return not run(mine, mutant, tests)
-            finally:
-                copies.put(mine)
-
         with ThreadPoolExecutor(args.jobs) as pool:
-            for i, ((mutant, _), caught) in enumerate(
-                zip(chosen, pool.map(is_caught, chosen)), args.start
-            ):
+            outcomes = pool.map(lambda each: is_caught(pattern, *each), chosen)
+            for i, ((mutant, _), caught) in enumerate(zip(chosen, outcomes), args.start):
                 print(f"{i} {'caught' if caught else 'SURVIVED'} {mutant}", flush=True)
                 if not caught:
                     survivors.append(mutant)

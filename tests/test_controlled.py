@@ -306,6 +306,19 @@ def test_url_shows_the_steps_of_all_batches_but_the_first() -> None:
     assert ((actions >= 0) & (actions < m.n_actions)).all()
 
 
+def test_url_shows_no_steps_to_an_oracle_that_could_not_be_fitted_yet() -> None:
+    class Slow(Spy):
+        def fit(self, X: Any, y: None = None) -> Spy:
+            if len(X) < 8:
+                raise ValueError("too few")
+            return super().fit(X)
+
+    Spy.seen.clear()
+    agent = bm.URL(Slow(), batch=5, iterations=3, stop_agreement=None, pool_levels=False)
+    agent.fit(bm.lock_bernoulli(4, seed=1), 1)
+    assert [len(each[0]) for each in Spy.seen] == [0, 5, 5, 5, 5]  # of the third batch
+
+
 def test_url_draws_random_trajectories_as_long_as_its_oracle_asks_for_them() -> None:
     Late.shown.clear()
     agent = bm.URL(Late(), batch=6, iterations=1, pool_levels=True).fit(bm.lock_bernoulli(4), 1)

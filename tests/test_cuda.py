@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+import threading
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from numba import cuda
 import blockmdp as bm
 from blockmdp import learners
 from blockmdp.checks import warn
+from blockmdp.oracles import DirichletMixture
 
 LEARNERS = [cls() for name in learners.__all__
             if isinstance(cls := getattr(learners, name), type)
@@ -62,6 +64,19 @@ def lock(seed, kind=bm.lock_bernoulli, **options):
 )
 def test_threads_give_what_each_fit_alone_gives(agent):
     check_many(agent, [lock(s) for s in range(3)], 20, [7, 8, 9], "compiled")
+
+
+def test_agents_that_are_mostly_python_take_turns():
+    threads = set()
+
+    class Seen(DirichletMixture):
+        def partial_fit(self, X, y=None):
+            threads.add(threading.get_ident())
+            return super().partial_fit(X, y)
+
+    problems = [lock(s) for s in range(6)]
+    bm.fit_many(bm.OnlineURL(Seen()), problems, 20, range(6), engine="compiled")
+    assert len(threads) == 1
 
 
 def test_lists_are_aligned():

@@ -48,7 +48,8 @@ def fit_many(
     seeds : int or sequence of int
         Seeds of the fits.
     engine : {"auto", "compiled", "cuda"}, default="auto"
-        "compiled" uses all cores of the CPU, one thread for each fit. "cuda" runs the learning
+        "compiled" uses all cores of the CPU, one thread for each fit; agents that are mostly Python
+        (`OnlineURL`) take turns, since threads would only slow them down. "cuda" runs the learning
         episodes of all fits in one kernel on an NVIDIA GPU; oracles are fitted on the CPU. It needs
         the extra ``blockmdp[cuda]``, and an agent whose decoder does not change in each episode
         (`Tabular` on latent states, `URL`, `PCID`). "auto" takes the GPU if it can.
@@ -76,10 +77,11 @@ def fit_many(
     why = why or next(filter(None, map(_why_alone, agents)), "")
     if why and engine == "cuda":
         raise ValueError(f"engine='cuda' cannot be used: {why}")
+    threads = 1 if all(map(_learns_in_python, agents)) else os.cpu_count()
     messages: list[list[str]] = [[] for _ in agents]  # warnings of each fit
     try:
         # once for all threads: each of these contexts changes what other threads see
-        with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
             if why:
                 options: dict[str, Any] = {"record": record, "engine": "compiled"}
                 fits = [
@@ -149,9 +151,14 @@ def why_no_gpu() -> str:
     return "" if found else "no NVIDIA GPU was found, or the extra blockmdp[cuda] is not installed"
 
 
+def _learns_in_python(agent: Agent) -> bool:
+    """Whether an agent does something after each episode, so that there is no compiled loop."""
+    return type(agent)._steps is Agent._steps
+
+
 def _why_alone(agent: Agent) -> str:
     """Say why an agent cannot learn together with others; nothing if it can."""
-    if type(agent)._steps is Agent._steps:
+    if _learns_in_python(agent):
         return f"{type(agent).__name__} learns its decoder in each episode"
     return agent._why_not_more()
 

@@ -39,6 +39,7 @@ from blockmdp.simulators import BlockSimulator, GymSimulator, make_simulator
 from blockmdp.tapes import Tapes
 from blockmdp.trajectories import Observations
 from blockmdp.url import TSR
+from blockmdp.url.tsr import _invents_labels
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LOCK = lock_gaussian(horizon=3, switch=0.2, sigma=0.1, seed=1)
@@ -1006,6 +1007,12 @@ def test_where_a_mixture_would_invent_labels_there_are_few():
     assert agent.decoder_.n_labels < 20  # DirichletMixture() alone finds 187 in 360
     assert agent.history_[-1].k < 300  # AutoOracle() is not trained again
     assert agent.value() > 0.4
+
+
+def test_labels_are_inventions_only_if_more_than_half_of_them_are_rare():
+    half = np.repeat(np.arange(50), [2] * 25 + [3] * 25)
+    assert not _invents_labels(half)
+    assert _invents_labels(np.append(half, 50))
 
 
 def test_many_states_are_not_taken_for_inventions():

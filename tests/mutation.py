@@ -34,7 +34,7 @@ LIMIT = 300  # seconds of computing; a mutant that takes longer is caught
 LEARNERS = ["guarantees", "learners", "psrl", "tabular", "unchanged", "law", "engines", "theory"]
 LEARNERS += ["rotated", "pcid", "docstrings"]
 URL = ["fix_label", "url", "theory", "online", "own_oracles", "unchanged", "snapshots", "rotated"]
-URL += ["check_oracle", "black_box", "controlled"]
+URL += ["check_oracle", "black_box", "controlled", "pooling"]
 PARTS = {
     "url": (0.25, URL),
     "pcid.py": (0.125, ["pcid", "unchanged", "pcid_panels", "plots"]),

@@ -315,6 +315,9 @@ def test_a_mixture_invents_labels_if_there_are_fewer_than_five_observations_for_
     assert _invents_labels(labels)
     assert not _invents_labels(np.append(labels, 20))
     assert not _invents_labels(np.repeat(np.arange(26), 4))  # no label is rare
+    half = np.repeat(np.arange(50), [2] * 25 + [3] * 25)  # half of them are, but not most
+    assert not _invents_labels(half)
+    assert _invents_labels(np.append(half, 50))
 
 
 def test_without_test_data_no_label_counts_as_renamed():

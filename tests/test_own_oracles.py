@@ -249,7 +249,7 @@ def test_a_failed_refit_keeps_the_last_decoder_and_warns_once(pooled):
     notes = [refit.notes for refit in agent.history_]
     assert notes[0] == ()
     assert all("ArithmeticError: ill-defined covariance" in note for note in notes[1])
-    assert [refit.relabelled for refit in agent.history_[1:]] == [0] * 3
+    assert [refit.relabelled for refit in agent.history_] == [0] * 4
     assert len(agent.returns_) == 80
 
 

@@ -39,7 +39,6 @@ from blockmdp.simulators import BlockSimulator, GymSimulator, make_simulator
 from blockmdp.tapes import Tapes
 from blockmdp.trajectories import Observations
 from blockmdp.url import TSR
-from blockmdp.url.tsr import _invents_labels
 
 ENGINES = ("compiled", "interpreted", "stepwise")
 LOCK = lock_gaussian(horizon=3, switch=0.2, sigma=0.1, seed=1)
@@ -202,6 +201,9 @@ def test_theory_says_which_condition_of_the_proof_fails():
     ):
         with pytest.warns(UserWarning, match=what):
             URL.theory(kmeans(), learner, label_error=label_error, delta_1=delta_1, **sizes)
+    with pytest.warns(UserWarning, match="Lemma 2") as caught:
+        URL.theory(kmeans(), label_error=0.1 / math.log(100), delta_1=0.01, **sizes)
+    assert "Lemma 1" not in str(caught[0].message)  # exactly 0.1
     with pytest.raises(ValueError, match=r"line 12.*label_error < 0.0724"):
         URL.theory(kmeans(), label_error=0.2, **sizes)
 
@@ -1007,12 +1009,6 @@ def test_where_a_mixture_would_invent_labels_there_are_few():
     assert agent.decoder_.n_labels < 20  # DirichletMixture() alone finds 187 in 360
     assert agent.history_[-1].k < 300  # AutoOracle() is not trained again
     assert agent.value() > 0.4
-
-
-def test_labels_are_inventions_only_if_more_than_half_of_them_are_rare():
-    half = np.repeat(np.arange(50), [2] * 25 + [3] * 25)
-    assert not _invents_labels(half)
-    assert _invents_labels(np.append(half, 50))
 
 
 def test_many_states_are_not_taken_for_inventions():

@@ -34,10 +34,10 @@ LIMIT = 300  # seconds of computing; a mutant that takes longer is caught
 LEARNERS = ["guarantees", "learners", "psrl", "tabular", "unchanged", "law", "engines", "theory"]
 LEARNERS += ["rotated", "pcid", "docstrings"]
 URL = ["fix_label", "url", "theory", "online", "own_oracles", "unchanged", "snapshots", "rotated"]
-URL += ["check_oracle", "black_box", "controlled", "pooling"]
+URL += ["check_oracle", "black_box", "controlled", "pooling", "continuing"]
 PARTS = {
     "url": (0.25, URL),
-    "pcid.py": (0.125, ["pcid", "unchanged", "pcid_panels", "plots"]),
+    "pcid.py": (0.125, ["pcid", "unchanged", "pcid_panels", "plots", "continuing"]),
     "learners": (0.35, LEARNERS),
     "decoders": (0.1, ["decoder", "fix_label", "url", "unchanged", "saving", "plots"]),
     "experiments/statistics.py": (0.1, ["statistics", "until", "comparison", "results", "report"]),

@@ -17,6 +17,9 @@ from blockmdp.oracles.scores import CategoricalScores
 from blockmdp.simulators import make_simulator
 from blockmdp.testing import check_incremental_oracle
 
+# fits that end while the oracle asks for random actions, which they say
+exploring = pytest.mark.filterwarnings("ignore:the decoder that .* may be wrong")
+
 
 def random_steps(m: bm.BlockMDP, episodes: int, seed: int = 0) -> tuple[Any, ...]:
     """Observations before and after steps of a random policy, their actions and states after."""
@@ -167,6 +170,7 @@ def test_a_maze_among_others_is_recovered(maze_agent: bm.OnlineURL) -> None:
     assert maze_agent.ledger_ == {"learn": 500}
 
 
+@exploring
 def test_every_engine_and_a_fit_in_pieces_give_the_same_result(tmp_path: Path) -> None:
     m = bm.multi_maze(1, horizon=16, seed=2)
 
@@ -243,6 +247,7 @@ def test_an_own_oracle_sees_what_came_before_each_observation(pooled: bool) -> N
         assert np.array_equal(before.sum(axis=1)[4:] % 2, labels[4:])  # it knew nothing at first
 
 
+@exploring
 def test_an_oracle_can_ask_for_random_actions() -> None:
     class Curious(Spy):
         explores_ = True
@@ -270,6 +275,7 @@ class Late(DirichletMixture):  # type: ignore[misc]
             self.shown.append(len(X))
 
 
+@exploring
 def test_steps_before_levels_were_pooled_are_not_shown_as_random() -> None:
     Late.shown.clear()
     agent = bm.OnlineURL(Late()).fit(bm.lock_bernoulli(4), 20)
@@ -277,6 +283,7 @@ def test_steps_before_levels_were_pooled_are_not_shown_as_random() -> None:
     assert Late.shown == [4] * 4
 
 
+@exploring
 def test_copies_that_began_before_are_not_shown_as_random() -> None:
     Late.shown.clear()
     envs = bm.envs.BlockMDPVectorEnv(bm.lock_bernoulli(4), 8)
@@ -319,6 +326,7 @@ def test_url_shows_no_steps_to_an_oracle_that_could_not_be_fitted_yet() -> None:
     assert [len(each[0]) for each in Spy.seen] == [0, 5, 5, 5, 5]  # of the third batch
 
 
+@exploring
 def test_url_draws_random_trajectories_as_long_as_its_oracle_asks_for_them() -> None:
     Late.shown.clear()
     agent = bm.URL(Late(), batch=6, iterations=1, pool_levels=True).fit(bm.lock_bernoulli(4), 1)
@@ -326,6 +334,15 @@ def test_url_draws_random_trajectories_as_long_as_its_oracle_asks_for_them() -> 
     agent = bm.URL(Late(), batch=6, iterations=2, pool_levels=True).fit(bm.lock_bernoulli(4), 1)
     assert agent.ledger_["oracle"] == 6 * 102
     assert Late.shown == [24] * 100  # the second batch was not random
+
+
+def test_a_fit_that_ends_while_the_oracle_explores_says_so() -> None:
+    m = bm.noisy_chain(4, 32, seed=0)
+    agent = bm.OnlineURL(ControlledMixture(), pool_levels=True)
+    with pytest.warns(UserWarning, match="still tests with random actions .* Try more episodes"):
+        agent.fit(m, 70)
+    with pytest.warns(UserWarning, match="still tests with random actions"):
+        bm.URL(Late(), batch=6, iterations=2, pool_levels=True).fit(bm.lock_bernoulli(4), 1)
 
 
 def test_url_recovers_a_chain_among_bits_that_move() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from helpers import python
 from numba import cuda
+from sklearn.mixture import GaussianMixture
 
 import blockmdp as bm
 from blockmdp import learners
@@ -79,6 +80,21 @@ def test_agents_that_are_mostly_python_take_turns():
     assert len(threads) == 1
 
 
+def test_each_fit_has_its_own_notes():
+    oracles = [GaussianMixture(3, max_iter=1 if i % 2 else 200) for i in range(12)]
+    agents = [bm.URL(oracle, batch=60) for oracle in oracles]
+    fits = bm.fit_many(agents, lock(1), 50, range(12), engine="compiled")
+    for i, (agent, fit) in enumerate(zip(agents, fits)):
+        alone = copy.copy(agent).fit(lock(1), 50, i)
+        assert [refit.notes for refit in fit.history_] == [each.notes for each in alone.history_]
+
+
+@pytest.mark.parametrize("episodes", [-1, 2.5, "10", None])
+def test_episodes_are_checked_once_for_all(episodes):
+    with pytest.raises(ValueError, match="episodes must be an integer >= 0"):
+        bm.fit_many(bm.Tabular(), lock(0), episodes, seeds=0)
+
+
 def test_lists_are_aligned():
     agents = [bm.Tabular(bm.OracleQ(lr=lr)) for lr in (0.1, 0.5)]
     m = lock(0)
@@ -89,6 +105,8 @@ def test_lists_are_aligned():
         bm.fit_many(agents, m, 30, seeds=[0, 1, 2])
     with pytest.raises(ValueError, match="needs agents of blockmdp, and a BlockMDP"):
         bm.fit_many(agents, ["CartPole-v1"], 30, seeds=0)
+    with pytest.raises(ValueError, match="needs agents of blockmdp, and a BlockMDP"):
+        bm.fit_many(bm.URL, m, 30, seeds=0)
     with pytest.raises(ValueError, match="engine must be 'auto', 'compiled' or 'cuda'"):
         bm.fit_many(agents, m, 30, seeds=0, engine="gpu")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import logsumexp
@@ -142,7 +144,7 @@ WRONG = [
     (SubspaceClustering(n_neighbors=-1), "n_neighbors must be an integer >= 1, got -1"),
     (SubspaceClustering(n_init=0), "n_init must be an integer >= 1, got 0"),
     (SubspaceClustering(max_iter=0), "max_iter must be an integer >= 1, got 0"),
-    (SubspaceClustering(max_points="all"), "max_points must be an integer >= 1, got 'all'"),
+    (SubspaceClustering(max_points="all"), "max_points must be an integer >= 3, got 'all'"),
     (AutoencoderSimHash(0), "n_hashes must be an integer >= 1, got 0"),
     (AutoencoderSimHash(units=0), "units must be an integer >= 1, got 0"),
     (AutoencoderSimHash(iterations=1.5), "iterations must be an integer >= 1, got 1.5"),
@@ -346,6 +348,15 @@ def test_the_subspaces_and_the_noise_are_found() -> None:
         left = SUBSPACES.vectors[s] - SUBSPACES.vectors[s] @ U.T @ U
         assert np.abs(left).max() < 0.1
     assert np.array_equal(oracle.predict(-5.0 * X), oracle.labels_)
+
+
+def test_names_of_columns_are_no_trouble_for_subspaces() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(SubspaceClustering(2, random_state=0).fit(X).labels_) == 60
+    with pytest.raises(ValueError, match="max_points must be an integer >= 3, got 2"):
+        SubspaceClustering(3, max_points=2).fit(X)
 
 
 def test_subspaces_become_scores_that_give_their_labels() -> None:

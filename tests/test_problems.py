@@ -16,6 +16,8 @@ from blockmdp import (
     PSRL,
     UCBVI,
     URL,
+    Bits,
+    BlockMDP,
     OneHotBernoulli,
     OnlineURL,
     OracleQ,
@@ -623,6 +625,25 @@ def test_recovers_names_a_wrong_argument() -> None:
     for tolerance in (-0.1, 1.1, np.nan):
         with pytest.raises(ValueError, match=r"tolerance must be a number in \[0, 1\], got "):
             agent.recovers(tolerance)
+
+
+def test_a_decoder_refuses_observations_of_another_size() -> None:
+    m = lock_bernoulli(4)
+    probabilities = np.random.default_rng(0).random((3, 5000))
+    wide = BlockMDP(m.initial, m.transitions, m.rewards, 0.5, emission=Bits(probabilities))
+    agent = OnlineURL().fit(m, 50)
+    with pytest.raises(ValueError, match="5000 numbers, but the decoder learnt from 7"):
+        agent.recovers(on=wide)
+    with pytest.raises(ValueError, match="5000 numbers, but the decoder learnt from 7"):
+        measures.confusion(wide, agent.decoder_)
+    with pytest.raises(ValueError, match=r"shape \(1 or 4, n_labels, 4, n_labels\) .* \(2, 2\)"):
+        measures.recovers(m, agent.decoder_, np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, "1", 2**64])
+def test_seeds_of_problems_are_checked(seed) -> None:
+    with pytest.raises(ValueError, match="seed must be an integer from 0 to"):
+        lock_bernoulli(4, seed=seed)
 
 
 def test_recovers_needs_counts_of_transitions() -> None:

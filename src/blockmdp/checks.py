@@ -6,6 +6,7 @@ import difflib
 import math
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import numpy as np
 
 __all__ = [
     "InvalidParameterError",
+    "catching_warnings",
     "check_finite",
     "check_integer",
     "check_number",
@@ -30,6 +32,8 @@ __all__ = [
 COPIES = 6  # of a table of transitions: rewards, cumulative probabilities and what is temporary
 _PACKAGE = str(Path(__file__).parent)
 _kept: ContextVar[list[str] | None] = ContextVar("_kept", default=None)  # warnings, for later
+Caught = list[warnings.WarningMessage]
+_catching: ContextVar[tuple[Any, ...]] = ContextVar("_catching", default=())  # (kind, caught)
 
 
 class InvalidParameterError(ValueError):
@@ -218,6 +222,67 @@ def keep_warnings(messages: list[str]) -> Iterator[None]:
         yield
     finally:
         _kept.reset(token)
+
+
+@contextmanager
+def catching_warnings(of: type[Warning] = Warning) -> Iterator[Caught]:
+    """Catch the warnings of this thread, whatever the filters say.
+
+    `warnings.catch_warnings` would catch those of other threads, too.
+
+    Parameters
+    ----------
+    of : type, default=Warning
+        Kind of warnings to catch. Others are issued at the end.
+
+    Yields
+    ------
+    list of WarningMessage
+        Gets the warnings.
+    """
+    caught: Caught = []
+    token = _catching.set((*_catching.get(), (of, caught)))
+    _dispatcher.enter()
+    try:
+        yield caught
+    finally:
+        _catching.reset(token)
+        _dispatcher.leave()
+
+
+class _Dispatcher:
+    """Gives each warning to the thread that it comes from, as long as some thread catches any."""
+
+    def __init__(self) -> None:
+        self._lock, self._threads = threading.Lock(), 0
+
+    def enter(self) -> None:
+        with self._lock:
+            self._threads += 1
+            if self._threads == 1:
+                self._others: Caught = []
+                self._before = warnings.catch_warnings()
+                self._before.__enter__()
+                warnings.simplefilter("always")
+                warnings.showwarning = self._show
+
+    def leave(self) -> None:
+        others: Caught = []
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                self._before.__exit__(None, None, None)
+                others = self._others
+        for each in others:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+    def _show(self, message: Any, category: Any, *where: Any, **more: Any) -> None:
+        fitting = (caught for of, caught in reversed(_catching.get()) if issubclass(category, of))
+        caught = next(fitting, self._others)
+        caught.append(warnings.WarningMessage(message, category, *where, **more))
+
+
+_dispatcher = _Dispatcher()
 
 
 def warn(message: str) -> None:

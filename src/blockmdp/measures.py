@@ -415,6 +415,12 @@ def recovers(
     True
     """
     check_number("tolerance", tolerance, 0, 1)
+    A, counts = mdp.n_actions, np.asarray(counts)
+    if counts.ndim != 4 or len(counts) not in (1, mdp.horizon) or counts.shape[2] != A:
+        raise ValueError(
+            f"counts must have shape (1 or {mdp.horizon}, n_labels, {A}, n_labels) to be compared "
+            f"with {mdp.name}, but have shape {counts.shape}"
+        )
     reached = mdp.reached()
     C = confusion(mdp, decoder, samples, seed)
     labels = np.where(reached, C.argmax(axis=2), -1)  # (H + 1, S)

@@ -355,6 +355,8 @@ def root(seed: int, stream: int = 0) -> np.uint64:
     np.uint64
         Key of the stream.
     """
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {seed!r}")
     return key(np.uint64(seed), 0, stream)
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from blockmdp.agents.base import Agent
-from blockmdp.checks import keep_warnings, warn
+from blockmdp.checks import check_integer, keep_warnings, warn
 from blockmdp.envs.gym import mdp_of
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
@@ -71,6 +71,7 @@ def fit_many(
     """
     if engine not in ("auto", "compiled", "cuda"):
         raise ValueError(f"engine must be 'auto', 'compiled' or 'cuda', got {engine!r}")
+    episodes = check_integer("episodes", episodes)
     agents, mdps, numbers = _aligned(agent, problems, seeds)
     agents = [copy.copy(each) for each in agents]
     why = why_no_gpu() if engine != "compiled" else "engine='compiled'"
@@ -125,11 +126,12 @@ def _results(fits: Mapping[int, Future[T]]) -> list[T]:
 
 def _aligned(agent: Any, problems: Any, seeds: Any) -> tuple[list[Any], ...]:
     """Return agents, problems and seeds as lists of the same length."""
-    agents = [agent] if isinstance(agent, Agent) else list(agent)
+    agents = list(agent) if hasattr(agent, "__iter__") else [agent]
     single = not hasattr(problems, "__iter__") or isinstance(problems, str)
     mdps: list[Any] = [problems] if single else list(problems)
     mdps = [each if isinstance(each, BlockMDP) else mdp_of(each) for each in mdps]
-    numbers = [seeds] if not hasattr(seeds, "__iter__") else list(seeds)
+    is_one = not hasattr(seeds, "__iter__") or getattr(seeds, "ndim", 1) == 0
+    numbers = [seeds] if is_one else list(seeds)
     if not all(isinstance(each, Agent) for each in agents) or None in mdps:
         raise ValueError("fit_many needs agents of blockmdp, and a BlockMDP for each of them")
     lengths = {len(each) for each in (agents, mdps, numbers)}

@@ -206,7 +206,8 @@ def noisy_chain(
     1.0
     """
     K = check_integer("n_states", n_states, 1)
-    if check_integer("n_bits", n_bits, 1) < K:
+    n_bits = check_integer("n_bits", n_bits, 1)
+    if n_bits < K:
         raise ValueError(f"n_bits must be at least n_states = {K}, got {n_bits!r}")
     H = K if horizon is None else check_integer("horizon", horizon, 1)
     check_size(H, K, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blockmdp.checks import check_integer, check_number
+from blockmdp.checks import catching_warnings, check_integer, check_number
 from blockmdp.oracles._em import Fit
 from blockmdp.oracles._noise import UNIT_DENSITY
 from blockmdp.oracles.counts import CategoricalMixture, PoissonMixture
@@ -283,8 +282,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tied = SklearnMixture(
             k, covariance_type="tied", means_init=spherical.means_, random_state=self.random_state
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with catching_warnings(ConvergenceWarning):
             try:
                 tied.fit(X)
             except ValueError:
@@ -302,8 +300,7 @@ class AutoOracle(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.path_ = []
         for K in range(1, min(int(self.max_labels), n // d) + 1):
             subspaces = SubspaceClustering(K, n_init=5, max_points=500, random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            with catching_warnings(ConvergenceWarning):
                 subspaces.fit(X)
             parameters = n_parameters(K, subspaces.bases_.shape[1], d)
             score = subspaces.log_likelihood_ - self._cost(self.caution, parameters, n * d)

@@ -11,7 +11,6 @@ any whole numbers as labels, and -1 for noise; the package numbers them 0, ..., 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from blockmdp import rng
-from blockmdp.checks import check_finite
+from blockmdp.checks import catching_warnings, check_finite
 from blockmdp.oracles._svm import svm_labels
 from blockmdp.oracles.scores import SCORES, Predictor, to_scores
 
@@ -504,8 +503,7 @@ def _fitted(
     if not (go_on or _is_varied(x)):
         note = f"a single label: all of {len(x)} observations are the same"
         return FittedOracle(ConstantPredictor(), 1, (note,))
-    with one_thread(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with one_thread(), catching_warnings() as caught:
         try:
             if go_on:
                 estimator.partial_fit(x)
@@ -521,9 +519,10 @@ def _fitted(
                 raise
             is_misconfigured = type(error).__name__ == "InvalidParameterError"  # scikit-learn's
             if len(x) >= FEW or is_misconfigured or not isinstance(error, ValueError):
+                why = _one_line(error).rstrip(".")
                 raise OracleError(
-                    f"{oracle!r} cannot learn from {len(x)} observations: "
-                    f"{_one_line(error)}. Try other parameters, more data or another oracle"
+                    f"{oracle!r} cannot learn from {len(x)} observations: {why}. Try other "
+                    "parameters, more data or another oracle"
                 ) from error
             notes.append(f"a single label: {len(x)} observations are too few ({error})")
             return FittedOracle(ConstantPredictor(), 1, tuple(notes))

@@ -89,6 +89,7 @@ class LinearScores:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_width(x, self.W.shape[1])
         which = np.zeros(len(x), np.int64)
         return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
 
@@ -125,6 +126,7 @@ class ClippedScores:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_width(x, self.W.shape[1])
         return LinearScores(self.W, self.b).predict(np.clip(x, self.low, self.high))
 
 
@@ -159,6 +161,7 @@ class CategoricalScores:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_width(x, self.W.shape[1])
         linear = LinearScores(self.W.reshape(len(self.b), -1), self.b)
         return linear.predict(one_hot(x, self.values))
 
@@ -213,6 +216,7 @@ class QuadraticScores:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_width(x, self.W.shape[2])
         return np.asarray(quadratic_labels(x, self.W, self.b, self.c), np.int32)
 
 
@@ -250,10 +254,19 @@ class NetworkScores:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_width(x, self.W.shape[1])
         return np.asarray(network_labels(x, self.W, self.b, self.V, self.c), np.int32)
 
 
 SCORES = (LinearScores, QuadraticScores, NetworkScores)
+
+
+def _check_width(x: NDArray[Any], d: int) -> None:
+    """Raise ValueError if observations have another size: compiled loops would read beyond W."""
+    if x.shape[1] != d:
+        raise ValueError(
+            f"an observation has {x.shape[1]} numbers, but the decoder learnt from {d}"
+        )
 
 
 def to_scores(estimator: Any) -> Any:

@@ -135,8 +135,9 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         SubspaceClustering
             The estimator itself.
         """
-        for name in ("n_clusters", "n_neighbors", "n_init", "max_iter", "max_points"):
+        for name in ("n_clusters", "n_neighbors", "n_init", "max_iter"):
             check_integer(name, getattr(self, name), 1)
+        check_integer("max_points", self.max_points, max(int(self.n_clusters), 2))
         if self.n_dims is not None:
             check_integer("n_dims", self.n_dims, 1)
         X = np.ascontiguousarray(validate_data(self, X, dtype=np.float64))
@@ -165,7 +166,7 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.bases_, self.variances_, self.noise_variance_, self.weights_ = best.model
         self.log_likelihood_, self.n_iter_ = best.log_likelihood, best.n_iter
         self.n_labels_ = int(self.n_clusters)
-        self.labels_ = self.predict(X)
+        self.labels_ = self._labels(X)
         return self
 
     def predict(self, X: Any) -> Labels:
@@ -182,7 +183,9 @@ class SubspaceClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Labels.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._labels(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _labels(self, X: Array) -> Labels:
         W, _, c = self.quadratic_scores()
         labels = QuadraticScores(np.ascontiguousarray(W), np.zeros(W.shape[:2]), c).predict(X)
         return np.asarray(labels, np.int64)

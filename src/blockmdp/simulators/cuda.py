@@ -125,7 +125,7 @@ def learn_many(requests: Sequence[Request], *, lenient: bool = False) -> list[Ob
 def _batches(members: list[int], requests: Sequence[Request]) -> Iterator[list[int]]:
     """Split runs into batches whose returns fit into the memory of the GPU."""
     free = cuda.current_context().get_memory_info()[0]
-    longest = max(requests[i].run.k + requests[i].n for i in members)
+    longest = max(requests[i].run.k + requests[i].n for i in members) or 1
     most = int(max(min(SHARE * free, 2.0**40) // (8 * longest), 1))
     for first in range(0, len(members), most):
         yield members[first : first + most]

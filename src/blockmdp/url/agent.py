@@ -429,7 +429,7 @@ class URL(DecodingAgent):
         if self._theory is not None:
             self._theory.check_labels(max(f.n_labels for f in self.decoder_.fitted))
         doubts = unsettled(tsr.history, run.returns, tsr.counts())
-        warn_of_doubts(tsr.oracle, tsr.history, run.returns, doubts)
+        warn_of_doubts(tsr.oracle, tsr.history, run.returns, doubts, explores=tsr.explores)
 
     def _until_retraining(self, tsr: TSR, k: int) -> tuple[int, int | None]:
         """Return two numbers of episodes until the decoder is retrained, if there were k so far:

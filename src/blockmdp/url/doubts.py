@@ -22,10 +22,19 @@ Counts = list[NDArray[np.int64]]
 FEWEST = 100  # episodes; the decoder of a shorter fit is not judged
 LOW = 0.95  # agreement of the last two decoders
 FEW = 10  # observations for each label, on average
+_EXPLORES = (
+    "It still tests with random actions which parts of an observation they influence, and until "
+    "then all observations have one label. Try more episodes.",
+)
 
 
 def warn_of_doubts(
-    oracle: Any, history: Sequence[Refit], returns: NDArray[np.float64], doubts: Iterator[str]
+    oracle: Any,
+    history: Sequence[Refit],
+    returns: NDArray[np.float64],
+    doubts: Iterator[str],
+    *,
+    explores: bool = False,
 ) -> None:
     """Issue one warning with all doubts about what an oracle has learnt, if there are any.
 
@@ -39,8 +48,11 @@ def warn_of_doubts(
         Returns of its episodes.
     doubts : iterator of str
         Further doubts, one sentence each.
+    explores : bool, default=False
+        Whether the oracle still asks for random actions, and has no labels so far.
     """
-    found = [*_failures(history), *(doubts if len(returns) >= FEWEST else ())]
+    judged = _EXPLORES if explores else doubts if len(returns) >= FEWEST else ()
+    found = [*_failures(history), *judged]
     if found:
         name = " ".join(repr(oracle).split())
         warn(f"the decoder that {name} learnt may be wrong. {' '.join(found)}")

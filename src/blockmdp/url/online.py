@@ -184,7 +184,8 @@ class OnlineURL(DecodingAgent):
         self.tables_, self.history_ = run.tables, list(history)
         self.returns_, self.trajectories_ = run.returns, state.trajectories[: run.k]
         doubts = invented_labels(history, run.returns, state.f.counts())
-        warn_of_doubts(state.f.oracle, history, run.returns, doubts)
+        explores = state.f.explores
+        warn_of_doubts(state.f.oracle, history, run.returns, doubts, explores=explores)
 
 
 @dataclass

@@ -247,6 +247,17 @@ def test_an_own_oracle_sees_what_came_before_each_observation(pooled: bool) -> N
         assert np.array_equal(before.sum(axis=1)[4:] % 2, labels[4:])  # it knew nothing at first
 
 
+def test_an_oracle_that_never_asks_for_random_actions_sees_all() -> None:
+    class Plain(Spy):
+        @property
+        def explores_(self) -> bool:
+            raise AttributeError("explores_")
+
+    Spy.seen.clear()
+    bm.OnlineURL(Plain(), pool_levels=True).fit(bm.lock_bernoulli(4), 3)
+    assert len(Spy.seen) == 3
+
+
 @exploring
 def test_an_oracle_can_ask_for_random_actions() -> None:
     class Curious(Spy):

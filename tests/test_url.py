@@ -149,6 +149,10 @@ def test_restarts_evaluations_and_iterations_are_those_printed(epsilon, delta, H
     assert (agent.restarts, agent.evaluation, agent.iterations, agent.batch) == (N, L, J, 7)
 
 
+def test_one_action_and_one_state_are_enough_for_the_constants():
+    assert URL.constants(0.1, 0.1, horizon=1, n_states=1, batch=7).J == 3
+
+
 def test_the_batch_size_comes_from_the_oracles_g():
     asked = []
 

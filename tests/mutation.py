@@ -1,11 +1,11 @@
 """Measure how many bugs the fast tests catch: change the code in one place, and run them.
 
     python tests/mutation.py                    # a sample of 240 changes
-    python tests/mutation.py --only url --count 30
+    python tests/mutation.py --only url         # those of them that are in blockmdp.url
 
 Each change ("mutant") is made in a copy of the package, on which the tests of that module run, the
 fastest first, until one fails. The changes are drawn with a fixed seed, so the result can be
-repeated.
+repeated, one part after the other.
 """
 
 from __future__ import annotations
@@ -194,16 +194,18 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def sample(only: str, count: int, seed: int) -> list[tuple[Mutant, list[str]]]:
-    """Draw changes from the parts whose name contains `only`, according to their shares."""
-    draw = random.Random(seed)
-    parts = {name: part for name, part in PARTS.items() if only in name}
-    total = sum(share for share, _ in parts.values())
+    """Draw changes from the parts whose name contains `only`, according to their shares.
+
+    Those of a part stay the same as long as the part does.
+    """
     chosen: list[tuple[Mutant, list[str]]] = []
-    for name, (share, tests) in parts.items():
-        at = PACKAGE / name
-        files = [at] if at.is_file() else sorted(at.glob("*.py"))
-        pool = [(m, tests) for f in files for m in mutants(f)]
-        chosen += draw.sample(pool, min(round(count * share / total), len(pool)))
+    for name, (share, tests) in PARTS.items():
+        if only in name:
+            at = PACKAGE / name
+            files = [at] if at.is_file() else sorted(at.glob("*.py"))
+            pool = [(m, tests) for f in files for m in mutants(f)]
+            draw = random.Random(f"{name} {seed}")
+            chosen += draw.sample(pool, min(round(count * share), len(pool)))
     return chosen
 
 
@@ -271,7 +273,9 @@ def main() -> None:
     """Run the sample, and print what was not caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", choices=PARTS, help="a part (default: all)")
-    parser.add_argument("--count", type=int, default=240, help="number of changes (default: 240)")
+    parser.add_argument(
+        "--count", type=int, default=240, help="changes in all parts (default: 240)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--start", type=int, default=1, help="leave out the changes before this")

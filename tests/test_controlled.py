@@ -238,7 +238,7 @@ def test_an_own_oracle_sees_what_came_before_each_observation(pooled: bool) -> N
     m = bm.lock_bernoulli(4)
     agent = bm.OnlineURL(Spy(), pool_levels=pooled).fit(m, 3)
     state = agent._so_far[1].f  # type: ignore[index]
-    assert len(Spy.seen) == (3 if pooled else 15)
+    assert len(Spy.seen) == (3 if pooled else 12)  # nothing comes before the first level
     X, before, labels, actions = (np.concatenate(each) for each in zip(*Spy.seen))
     assert X.shape == before.shape == (12, m.emission.dim)
     assert actions.tolist() == state.actions.ravel().tolist()
@@ -299,7 +299,7 @@ def test_copies_that_began_before_are_not_shown_as_random() -> None:
     Late.shown.clear()
     envs = bm.envs.BlockMDPVectorEnv(bm.lock_bernoulli(4), 8)
     bm.OnlineURL(Late(), pool_levels=True).fit(envs, 32)
-    assert Late.shown == [4] * 16  # seen enough in the second round, so random from the third on
+    assert Late.shown == [32, 32]  # seen enough in the second round, so random from the third on
 
 
 def test_an_episode_can_be_longer_than_the_steps_of_the_first_look() -> None:

@@ -13,7 +13,7 @@ import blockmdp as bm
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
-from blockmdp.trajectories import Observations
+from blockmdp.trajectories import Observations, Trajectories
 from blockmdp.url.levels import look_alike
 from blockmdp.url.online import OnlineDecoder
 
@@ -91,24 +91,93 @@ def test_two_runs_of_one_seed_are_the_same_and_of_another_not():
 @pytest.mark.parametrize("oracle", [DirichletMixture(), AutoOracle(), KMeans(3, n_init=2)])
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("memory", [None, 125])
-def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled, memory):
+@pytest.mark.parametrize("n", [1, 5])
+def test_it_remembers_how_it_reads_everything_it_saw(oracle, pooled, memory, n):
     m = bm.comblock(4, n_actions=3, seed=3)
     simulator = make_simulator(m, 0)
     f = OnlineDecoder(oracle, 4, 50, pool_levels=pooled, key=np.uint64(1), memory=memory)
     seen = []
-    for k in range(50):
-        episode = simulator.rollout([Policy(m.uniform_policy(), f)], 1, "learn")
+    for k in range(0, 50, n):
+        episodes = simulator.rollout([Policy(m.uniform_policy(), f)], n, "learn")
         before = f.labels[:k].copy()
-        born, reread = f.learn(episode)
+        born, reread = f.learn(episodes)
         assert reread == (f.labels[:k] != before).sum()
-        assert all(f.labels[: k + 1, level].max() <= label for level, label in born if not pooled)
-        seen.append(episode.x[0])
+        labels = f.labels[: k + n].max(axis=0)
+        assert all(labels[level] >= label or n == 1 for level, label in born if not pooled)
+        assert all(labels[level] <= label or n > 1 for level, label in born if not pooled)
+        seen.extend(episodes.x)
     assert f.labels.max() < f.n_labels
     x, levels = np.concatenate(seen), np.tile(np.arange(5), 50)
     read = f.decode(levels, x).reshape(50, 5)
     # but for what has changed since it was last looked at, or forgotten
     assert (read == f.labels).mean() > (0.9 if memory is None else 0.8)
     assert np.array_equal(f.decoder().decode(levels, x).reshape(50, 5), read)
+
+
+class Halves:
+    """Gives the label 1 to observations above 0.5, once it has seen five; before, 0 to all."""
+
+    def partial_fit(self, X):
+        self.x = np.concatenate([self.x, X[:, 0]]) if hasattr(self, "x") else X[:, 0].copy()
+        before = getattr(self, "labels_", np.zeros(0, np.int64))
+        self.labels_ = ((self.x > 0.5) & (len(self.x) >= 5)).astype(np.int64)
+        self._changed = np.flatnonzero(self.labels_[: len(before)] != before)
+        return self
+
+    def fit(self, X):
+        return self.partial_fit(X)
+
+    def get_params(self, deep=True):
+        return {}
+
+    def changed_labels(self):
+        return self._changed
+
+    def predict(self, X):
+        return ((X[:, 0] > 0.5) & (len(self.x) >= 5)).astype(np.int64)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("oracle", [Halves(), DirichletMixture()])
+def test_episodes_learnt_at_once_are_read_as_one_by_one(pooled, oracle):
+    random = np.random.default_rng(0)
+    x = random.integers(2, size=(30, 4, 1)) + random.normal(0, 0.01, (30, 4, 1))
+    lengths = random.integers(0, 4, 30)
+    episodes = Trajectories(x, np.zeros((30, 3), np.int64), np.zeros((30, 3)), lengths)
+    made = np.arange(4) <= lengths[:, None]
+    found = []
+    for n in (1, 7, 30):
+        f = OnlineDecoder(oracle, 3, 30, pool_levels=pooled, key=np.uint64(1))
+        for k in range(0, 30, n):
+            f.learn(episodes[k : k + n])
+        assert f.k == 30
+        assert np.array_equal(f.lengths, lengths)
+        assert not f.labels[~made].any()
+        found.append(f.labels)
+    if isinstance(oracle, Halves):
+        assert np.array_equal(found[0], found[1])
+        assert np.array_equal(found[0], found[2])
+        assert np.array_equal(found[0][made], (x[..., 0] > 0.5)[made])
+    else:
+        for labels in found:
+            for h in range(4):
+                both = {
+                    (bool(s), int(z))
+                    for s, z in zip(x[made[:, h], h, 0] > 0.5, labels[made[:, h], h])
+                }
+                assert len(both) == 2
+
+
+def test_copies_share_a_decoder_where_levels_look_alike():
+    copies = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=7, horizon=4)
+    agent = bm.OnlineURL().fit(copies, 70, seed=0)  # it decides after 16, 32 and 64 episodes
+    assert agent.policy_.decoder.pooled
+
+
+def test_a_round_of_copies_may_be_larger_than_the_memory():
+    copies = gym.make_vec("blockmdp/LockBernoulli-v0", num_envs=20, horizon=4)
+    agent = bm.OnlineURL(pool_levels=False, memory=50).fit(copies, 60, seed=0)
+    assert agent.ledger_["learn"] == 60
 
 
 @pytest.mark.parametrize("learner", [bm.UCBVI(bonus=0.0), bm.OracleQ()])

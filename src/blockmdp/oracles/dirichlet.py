@@ -1190,16 +1190,20 @@ class MixtureBank:
         state.n[g], state.doubts[g] = n, 0
         state.born[g] = np.where(state.born[g] < 0, -1, np.searchsorted(rows, state.born[g]))
 
-    def last_labels(self, n: int) -> Labels:
-        """Return the label of the last observation of each of the first n mixtures, (n,). If there
-        is only one mixture, return the labels of its last n observations.
+    def last_labels(self, groups: Labels) -> Labels:
+        """Return the labels (m,) of the observations of the last call of `learn`.
+
+        groups: as they were in that call.
         """
-        if len(self.mixtures) == 1:
-            return self.mixtures[0]._shown[-n:]
-        labels = np.asarray(self.state.z[np.arange(n), self.state.n[:n] - 1])
+        counts = np.bincount(groups, minlength=len(self.mixtures))
+        order = np.argsort(groups, kind="stable")
+        rows = np.empty_like(groups)  # of each observation, in its mixture
+        rows[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - self.state.n, counts)
+        labels = np.asarray(self.state.z[groups, rows])
         for mixture in self._changed:
-            if mixture._g < n:
-                labels[mixture._g] = mixture._shown[-1]
+            n = counts[mixture._g]
+            if n:
+                labels[groups == mixture._g] = mixture._shown[-n:]
         return labels
 
 

@@ -10,8 +10,7 @@ episodes behind. With one copy the result is that of `GymSimulator`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -34,25 +33,35 @@ from blockmdp.simulators.base import (
     latent_states,
 )
 from blockmdp.simulators.rollout import choose_each
-from blockmdp.trajectories import Observations, Trajectories
+from blockmdp.trajectories import Observations, Trajectories, by_level
 
 __all__ = ["VectorSimulator"]
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 
 
-@dataclass
-class _Episode:
-    """An episode that one copy is running; its number is -1 if nobody needs it."""
+class _Copies(NamedTuple):
+    """The episodes that n copies are running, and what they have seen and done.
 
-    number: int
-    key: np.uint64
-    labels: list[int] = field(default_factory=list)
-    x: list[Any] = field(default_factory=list)
-    actions: list[int] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    level: int = 0  # number of actions so far
-    early: bool = False
+    Steps are counted from the first reset, and step t stands in row t % T of the arrays that begin
+    with T, which is enough for the longest episode.
+    """
+
+    number: NDArray[np.int64]  # (n,), of the episode; -1 if nobody needs it
+    key: NDArray[np.uint64]  # (n,)
+    start: NDArray[np.int64]  # (n,), step at which the episode began
+    level: NDArray[np.int64]  # (n,), number of actions so far
+    labels: NDArray[np.int64]  # (T, n)
+    actions: NDArray[np.int64]  # (T, n)
+    rewards: NDArray[np.float64]  # (T, n)
+    x: NDArray[Any]  # (T, n, ...)
+
+    def episode(self, i: int) -> tuple[NDArray[np.int64], ...]:
+        """Return labels, x, actions and rewards of the episode that ended in copy i."""
+        steps = np.arange(self.start[i], self.start[i] + self.level[i] + 1) % len(self.x)
+        before = steps[:-1]
+        seen = self.labels[steps, i], self.x[steps, i]
+        return *seen, self.actions[before, i], self.rewards[before, i]
 
 
 class VectorSimulator(Simulator):
@@ -112,34 +121,34 @@ class VectorSimulator(Simulator):
         levels: list[int] = []
         x: list[Any] = []
 
-        def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
+        def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
             if decoder is None:
                 return latent_states(info, self.env)
-            return decoder.decode(np.array([e.level for e in episodes]), x)
+            return decoder.decode(copies.level, x)
 
-        def act(episodes: Sequence[_Episode]) -> list[int]:
-            actions = []
-            for episode in episodes:
-                self.grow(run, max(decoder.n_labels if decoder else 0, episode.labels[-1] + 1))
-                k, h = first + episode.number, episode.level
-                key = np.uint64(step(episode.key, h))  # as `choice_key`, but faster
-                actions.append(int(learner.act(run.tables, k, h, episode.labels[-1], key)))
-            return actions
+        def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> list[int]:
+            self.grow(run, max(decoder.n_labels if decoder else 0, int(labels.max()) + 1))
+            numbers, levels = copies.number[rows] + first, copies.level[rows]
+            each = zip(numbers.tolist(), levels.tolist(), labels.tolist(), copies.key[rows])
+            return [
+                int(learner.act(run.tables, k, h, s, np.uint64(step(key, h))))  # as `choice_key`
+                for k, h, s, key in each
+            ]
 
-        def end(episode: _Episode) -> None:
-            self.grow(run, max(episode.labels) + 1)
-            k = first + episode.number
-            length = episode.level
-            H = length + 1 if episode.early else length  # `replay` tells the learner of the end
-            actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
-            actions[0, :length], rewards[0, :length] = episode.actions, episode.rewards
-            labels = np.array([episode.labels], np.int32)
-            teach(learner.update, run.tables, labels, actions, rewards, np.array([length]))
+        def end(copies: _Copies, i: int, early: bool) -> None:
+            labels, seen, actions, rewards = copies.episode(i)
+            self.grow(run, int(labels.max()) + 1)
+            k, length = first + int(copies.number[i]), len(actions)
+            H = length + 1 if early else length  # `replay` tells the learner of the end
+            did, earned = np.zeros((1, H), np.int64), np.zeros((1, H))
+            did[0, :length], earned[0, :length] = actions, rewards
+            past = labels[None].astype(np.int32), did, earned, np.array([length])
+            teach(learner.update, run.tables, *past)
             learner.plan(run.tables, k, choice_key(run.key, k, self.horizon))
-            run.returns[k] = sum(episode.rewards)
+            run.returns[k] = sum(rewards.tolist())
             if record:
-                levels.extend(range(len(episode.x)))
-                x.extend(episode.x)
+                levels.extend(range(len(seen)))
+                x.extend(seen)
 
         keys = rng.children(run.key, first, stop - first)
         self._run(keys, label, act, end, "learn")
@@ -159,46 +168,54 @@ class VectorSimulator(Simulator):
         H, which = self.horizon, self._mixture(policies, n)
         actions, rewards = np.zeros((n, H), np.int64), np.zeros((n, H))
         lengths = np.zeros(n, np.int64)
-        kept: list[Any] = [None] * n
+        kept: dict[int, NDArray[Any]] = {}
 
-        def label(episodes: Sequence[_Episode], x: NDArray[Any], info: dict[str, Any]) -> Any:
-            labels = np.empty(len(x), np.int64)
-            levels, latent = np.array([e.level for e in episodes]), info.get("latent_state")
+        def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
             if len(policies) == 1 and policies[0].decoder is not None:
-                return policies[0].decoder.decode(levels, x)
-            for h in np.unique(levels):
-                rows = np.flatnonzero(levels == h)
-                follows = which[[max(episodes[int(i)].number, 0) for i in rows]]
+                return policies[0].decoder.decode(copies.level, x)
+            labels, latent = np.empty(len(x), np.int64), info.get("latent_state")
+            for h, rows in by_level(copies.level):
+                follows = which[np.maximum(copies.number[rows], 0)]
                 states = None if latent is None else latent[rows]
-                labels[rows] = decode_rows(policies, follows, int(h), x[rows], states)
+                labels[rows] = decode_rows(policies, follows, h, x[rows], states)
             return labels
 
-        def probabilities(episode: _Episode) -> NDArray[np.float64]:
-            pi, label = policies[which[episode.number]].pi[episode.level], episode.labels[-1]
+        def probabilities(policy: int, level: int, label: int) -> NDArray[np.float64]:
+            pi = policies[policy].pi[level]
             return pi[label] if label < len(pi) else np.full(pi.shape[1], 1 / pi.shape[1])
 
-        def act(episodes: Sequence[_Episode]) -> Any:
-            keys, levels = [e.key for e in episodes], [e.level for e in episodes]
-            pi = np.array([probabilities(episode) for episode in episodes])
-            return choose_each(pi, np.array(keys), np.array(levels))
+        def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> Any:
+            levels, pi = copies.level[rows], policies[0].pi
+            if len(policies) == 1 and np.count_nonzero(labels >= pi.shape[1]) == 0:
+                pi = pi[levels, labels]
+            else:
+                follows = which[copies.number[rows]].tolist()
+                pi = np.array(list(map(probabilities, follows, levels.tolist(), labels.tolist())))
+            return choose_each(pi, copies.key[rows], levels)
 
-        def end(episode: _Episode) -> None:
-            i, h = episode.number, episode.level
-            actions[i, :h], rewards[i, :h], lengths[i] = episode.actions, episode.rewards, h
-            kept[i] = episode.x + [np.zeros_like(episode.x[0])] * (H - h)
+        def end(copies: _Copies, i: int, early: bool) -> None:
+            k, h = copies.number[i], copies.level[i]
+            _, seen, actions[k, :h], rewards[k, :h] = copies.episode(i)
+            lengths[k] = h
+            if keep_x:
+                kept[k] = seen
 
         keys = rng.children(self._policy_key, self.episodes, n)
         self._run(keys, label, act, end, kind)
-        shape = (n, H + 1 if keep_x else 0, *self.observation_shape)
-        x = np.array(kept if keep_x else []).reshape(shape)
+        x = np.zeros(
+            (n, H + 1 if keep_x else 0, *self.observation_shape),
+            np.result_type(np.bool_, *{seen.dtype for seen in kept.values()}),
+        )
+        for k, seen in kept.items():
+            x[k, : len(seen)] = seen
         return Trajectories(x, actions, rewards, lengths)
 
     def _run(
         self,
         keys: NDArray[np.uint64],
-        label: Callable[[Sequence[_Episode], NDArray[Any], dict[str, Any]], Any],
-        act: Callable[[Sequence[_Episode]], Any],
-        end: Callable[[_Episode], None],
+        label: Callable[[_Copies, NDArray[Any], dict[str, Any]], Any],
+        act: Callable[[_Copies, Any, NDArray[np.int64]], Any],
+        end: Callable[[_Copies, int, bool], None],
         kind: str,
     ) -> None:
         """Run one episode for each key.
@@ -208,66 +225,86 @@ class VectorSimulator(Simulator):
         keys : ndarray of shape (n,)
             Keys of the choices of the episodes.
         label : function
-            Labels the observations of all copies, given their episodes, x and info.
+            Labels the observations of all copies, given the copies, x and info.
         act : function
-            Chooses the next actions of the given episodes.
+            Chooses the next actions of some copies, given all, their rows and their labels.
         end : function
-            Is called with each episode that ends.
+            Is called with the copies, the number of one whose episode ends, and whether it ends
+            before the horizon.
         kind : str
             Name under which `ledger` counts the episodes.
         """
         if len(keys) == 0:
             return
-        begun, ended = 0, 0
+        n, T = self.at_once, self.horizon + 2
+        begun = ended = t = 0
 
-        def begin() -> _Episode:
-            """Start the next episode, or one that nobody needs if all have started."""
+        def begin(i: int) -> None:
+            """Start the next episode in a copy, or one that nobody needs if all have started."""
             nonlocal begun
             wanted = begun < len(keys)
             self.ledger[kind if wanted else "unused"] += 1
-            episode = _Episode(begun if wanted else -1, keys[begun] if wanted else np.uint64(0))
+            copies.number[i] = begun if wanted else -1
+            copies.key[i] = keys[begun] if wanted else 0
+            copies.start[i], copies.level[i] = t, 0
             begun += wanted
-            return episode
 
         x, info = self.env.reset(seed=self.seed if self._fresh else None)
         self._fresh = False
-        episodes = [begin() for _ in range(self.env.num_envs)]
-        self._note(episodes, x, label(episodes, x, info))
-        over = np.zeros(self.env.num_envs, np.bool_)
+        x = np.asarray(x)
+        integers = [np.zeros(shape, np.int64) for shape in (n, n, n, (T, n), (T, n))]
+        number, start, level, labels, actions = integers
+        copies = _Copies(
+            number=number,
+            key=np.zeros(n, np.uint64),
+            start=start,
+            level=level,
+            labels=labels,
+            actions=actions,
+            rewards=np.zeros((T, n)),
+            x=np.empty((T, *x.shape), x.dtype),
+        )
+        for i in range(n):
+            begin(i)
+        copies.x[0], labels[0] = x, label(copies, x, info)
+        over = np.zeros(n, np.bool_)
+        changed = True  # whether copies began or ended an episode in the last step
         while ended < len(keys):
-            actions = np.zeros(self.env.num_envs, np.int64)
-            active = [i for i, e in enumerate(episodes) if not over[i] and e.number >= 0]
-            if active:
-                actions[active] = act([episodes[i] for i in active])
-            x, r, terminated, truncated, info = self.env.step(actions + self._first_action)
-            if not np.isfinite(r[~over]).all():
-                check_reward(r[~over & ~np.isfinite(r)][0], self.env)
-            for i, episode in enumerate(episodes):
-                if over[i]:  # this step only resets the copy
-                    episodes[i] = begin()
-                else:
-                    episode.actions.append(int(actions[i]))
-                    episode.rewards.append(float(r[i]))
-                    episode.level += 1
-                    self._check_length(episode, terminated[i] or truncated[i])
-                    episode.early = bool(terminated[i]) and episode.level < self.horizon
-            self._note(episodes, x, label(episodes, x, info))
-            over = (terminated | truncated) & ~over
-            for episode, ends in zip(episodes, over):
-                if ends and episode.number >= 0:
-                    end(episode)
+            now = t % T
+            if changed:
+                rows = np.flatnonzero((number >= 0) & ~over)
+                active = slice(None) if len(rows) == n else rows  # a slice is faster
+                last = int(start.min()) + self.horizon  # step before which no episode is too long
+            actions[now] = 0
+            if len(rows):
+                actions[now, active] = act(copies, active, labels[now, active])
+            x, r, terminated, truncated, info = self.env.step(actions[now] + self._first_action)
+            if np.count_nonzero(np.isfinite(r)) < n:
+                for each in r[~over]:
+                    check_reward(each, self.env)
+            copies.rewards[now] = r
+            t += 1
+            level += 1
+            begins, over = over, terminated | truncated
+            if changed:
+                over &= ~begins
+                for i in np.flatnonzero(begins).tolist():  # this step only reset the copy
+                    begin(i)
+            if t >= last:
+                self._check_length(level, over)
+            x = np.asarray(x)
+            if x.dtype != copies.x.dtype:
+                copies = copies._replace(x=copies.x.astype(np.result_type(copies.x, x)))
+            copies.x[t % T], labels[t % T] = x, label(copies, x, info)
+            changed = bool(np.count_nonzero(over) or np.count_nonzero(begins))
+            if changed:
+                for i in np.flatnonzero((number >= 0) & over).tolist():
+                    end(copies, i, bool(terminated[i]) and int(level[i]) < self.horizon)
                     ended += 1
 
-    def _note(self, episodes: Sequence[_Episode], x: NDArray[Any], labels: Any) -> None:
-        """Append observations and labels to the episodes."""
-        x = np.array(x)  # a copy: some environments reuse one array
-        for episode, label, row in zip(episodes, np.asarray(labels).tolist(), x):
-            episode.labels.append(label)
-            episode.x.append(row)
-
-    def _check_length(self, episode: _Episode, over: bool) -> None:
+    def _check_length(self, level: NDArray[np.int64], over: NDArray[np.bool_]) -> None:
         """Raise ValueError if an episode is longer than the horizon."""
-        if episode.level == self.horizon and not over:
+        if (level[~over] >= self.horizon).any():
             raise ValueError(
                 f"an episode of {self.env} did not end after {self.horizon} steps: set a larger "
                 "horizon in fit"

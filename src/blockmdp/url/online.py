@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,17 +150,16 @@ class OnlineURL(DecodingAgent):
             if is_random:
                 pi = np.full_like(pi, 1 / pi.shape[2])
             n = min(simulator.at_once, stop - run.k)  # one episode for each copy
+            f.is_random[run.k : run.k + n] = is_random
             drawn = simulator.rollout([Policy(pi, f)], n, "learn")  # 6
-            for i in range(n):
-                f.is_random[run.k] = is_random
-                self._learn_from(drawn[i : i + 1], pi, simulator, state)
+            self._learn_from(drawn, pi, simulator, state)
 
     def _learn_from(
-        self, episode: Trajectories, pi: NDArray[np.float64], simulator: Simulator, state: _State
+        self, episodes: Trajectories, pi: NDArray[np.float64], simulator: Simulator, state: _State
     ) -> None:
-        """Learn from one episode, in which the policy pi was followed."""
+        """Learn from episodes in which the policy pi was followed."""
         run, f, A = state.run, state.f, state.run.learner
-        born, relabelled = f.learn(episode)
+        born, relabelled = f.learn(episodes)
         if born or relabelled or f.notes:
             policy = Policy(pi, f.decoder()) if state.record else None
             entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
@@ -170,10 +169,10 @@ class OnlineURL(DecodingAgent):
         else:
             simulator.grow(run, f.n_labels)
         f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
-        A.plan(run.tables, run.k, choice_key(run.key, run.k, simulator.horizon))
-        run.returns[run.k] = episode.returns[0]
-        state.trajectories[run.k] = simulator.episodes
-        run.k += 1
+        new = slice(run.k, run.k + len(episodes))
+        A.plan(run.tables, new.stop - 1, choice_key(run.key, new.stop - 1, simulator.horizon))
+        run.returns[new], state.trajectories[new] = episodes.returns, simulator.episodes
+        run.k = new.stop
         if simulator.is_due(run):
             simulator.keep(run, f.decoder())
 
@@ -202,6 +201,13 @@ class _State:
     def decoder(self) -> FittedDecoder:
         """The decoder, which no longer changes."""
         return self.f.decoder()
+
+
+class _Places(NamedTuple):
+    """Where observations were made."""
+
+    k: NDArray[np.int64]  # (n,), episodes
+    level: NDArray[np.int64]  # (n,)
 
 
 class OnlineDecoder:
@@ -294,23 +300,23 @@ class OnlineDecoder:
 
     def decode(self, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int32]:
         """Return the labels (n,) of the observations x (n, ...) made at `levels` (n,)."""
-        x = x.reshape(len(x), -1)
-        groups = np.zeros_like(levels) if self.pooled else levels
-        if self.scores is not None:
+        x, scores = x.reshape(len(x), -1), self.scores
+        groups = np.zeros(len(levels), np.int64) if self.pooled else levels
+        if scores is not None:
             check_finite(x)
-            d = self.scores.centre.shape[1]
+            d = scores.centre.shape[1]
             if x.shape[1] != d:
                 raise ValueError(f"an observation has {x.shape[1]} numbers, but others had {d}")
             x = np.ascontiguousarray(x, np.float64)
-            return np.asarray(bank_labels(self.scores, groups, x), np.int32)
+            return np.asarray(bank_labels(scores, groups, x), np.int32)
         labels = np.zeros(len(x), np.int32)
         for g, rows in by_level(groups):
             if self._n_labels[g]:
                 labels[rows] = self.oracles[g].predict(x[rows])
         return labels
 
-    def learn(self, episode: Trajectories) -> tuple[list[tuple[int, int]], int]:
-        """Learn from one episode.
+    def learn(self, episodes: Trajectories) -> tuple[list[tuple[int, int]], int]:
+        """Learn from one or more episodes.
 
         Returns
         -------
@@ -319,26 +325,28 @@ class OnlineDecoder:
         relabelled : int
             Number of earlier observations that have another label now.
         """
-        length = int(episode.lengths[0])
-        x = episode.x[0, : length + 1].reshape(length + 1, -1)
+        made = self._levels() <= episodes.lengths[:, None]
+        x = episodes.x[made].reshape(np.count_nonzero(made), -1)
         check_finite(x)
-        # the labels on which the actions were based, for an oracle that looks at actions
-        acted = self.decode(np.arange(length + 1), x) if self._see_actions else 0
-        self.actions[self.k], self.rewards[self.k] = episode.actions[0], episode.rewards[0]
-        self.lengths[self.k] = length
-        self.k += 1
+        before, self.k = self.k, self.k + len(episodes)
+        new = slice(before, self.k)
+        k, levels = np.nonzero(made)
+        at = _Places(before + k, levels)
+        if self._see_actions:  # the labels on which the actions were based
+            self.acted[at] = self.decode(levels, x)
+        self.actions[new], self.rewards[new] = episodes.actions, episodes.rewards
+        self.lengths[new] = episodes.lengths
         self._share_noise()
         known = self._n_labels.copy()
-        self.acted[self.k - 1, : length + 1] = acted
-        relabelled = self._learn(x)
+        relabelled = self._learn(at, x)
         born = [
             (int(g), label)
             for g in np.flatnonzero(self._n_labels > known)
             for label in range(known[g], self._n_labels[g])
         ]
         if self._past is not None:
-            self._past.append(x)
-            if self.k in DECISIONS and self._look_alike(self._past):
+            self._past += np.split(x, np.flatnonzero(levels == 0)[1:])
+            if any(before < k <= self.k for k in DECISIONS) and self._look_alike(self._past):
                 relabelled += self._pool(self._past)
             if self.pooled or self.k >= DECISIONS[-1]:
                 self._past = None
@@ -346,6 +354,9 @@ class OnlineDecoder:
         failed = [(g, oracle.failure) for g, oracle in others if getattr(oracle, "failure", "")]
         self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
+
+    def _levels(self) -> NDArray[np.int64]:
+        return np.arange(self.labels.shape[1])
 
     def _look_alike(self, past: list[NDArray[Any]]) -> bool:
         levels = np.concatenate([np.arange(len(x)) for x in past])
@@ -355,10 +366,9 @@ class OnlineDecoder:
     def _pool(self, past: list[NDArray[Any]]) -> int:
         """Begin again with one oracle for all levels. Return the number of observations so far."""
         self._begin(1)
-        k = self.k
         for self.k, x in enumerate(past, start=1):
-            self._learn(x)
-        assert self.k == k
+            levels = np.arange(len(x))
+            self._learn(_Places(np.full_like(levels, self.k - 1), levels), x)
         return sum(map(len, past))
 
     def _share_noise(self) -> None:
@@ -378,39 +388,41 @@ class OnlineDecoder:
             for f in oracles:
                 f.share_noise(T)
 
-    def _learn(self, x: NDArray[Any]) -> int:
-        """Let the oracles learn from an episode. Return the number of labels that changed."""
-        n, relabelled = len(x), 0
-        groups = np.zeros(n, np.int64) if self.pooled else np.arange(n)
+    def _learn(self, at: _Places, x: NDArray[Any]) -> int:
+        """Let the oracles learn from the last episodes. Return the number of labels that changed.
+
+        at: where the observations x were made, episode by episode.
+        """
+        relabelled = 0
+        groups = np.zeros_like(at.level) if self.pooled else at.level
         if self._bank is None:
-            learnt = list(range(1 if self.pooled else n))
-            for g in learnt:
-                rows = np.flatnonzero(groups == g)
+            for g, rows in by_level(groups):
+                at_g = np.arange(len(x))[rows]
                 if self._see_actions:
-                    self._show_actions(g, x, rows[rows > 0])
-                self.oracles[g].partial_fit(x[rows])
+                    self._show_actions(g, at, x, at_g[at.level[at_g] > 0])
+                oracle = self.oracles[g]
+                oracle.partial_fit(x[at_g])
+                relabelled += self._read_labels(g)
+                self.labels[at.k[at_g], at.level[at_g]] = oracle.labels_[-len(at_g) :]
         else:
-            learnt = self._bank.learn(groups, x.astype(np.float64))
-        for g in learnt:
-            relabelled += self._read_labels(g)
-        if self._bank is not None:
-            self.labels[self.k - 1, :n] = self._bank.last_labels(n)
-        elif self.pooled:
-            self.labels[self.k - 1, :n] = self.oracles[0].labels_[-n:]
-        else:
-            self.labels[self.k - 1, :n] = [f.labels_[-1] for f in self.oracles[:n]]
+            for g in self._bank.learn(groups, x.astype(np.float64)):
+                relabelled += self._read_labels(g)
+            self.labels[at] = self._bank.last_labels(groups)
         return relabelled
 
-    def _show_actions(self, g: int, x: NDArray[Any], rows: NDArray[np.int64]) -> None:
-        """Tell oracle g which actions led to some observations of episode k.
+    def _show_actions(self, g: int, at: _Places, x: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        """Tell oracle g which actions led to some of the observations x.
 
         An oracle that asks for random actions sees no others. There are others if it began to ask
-        within a round of a vector environment, or while it learnt the past again.
+        while it learnt the past again.
         """
-        if getattr(self.oracles[g], "explores_", False) and not self.is_random[self.k - 1]:
-            return
-        labels, actions = (each[self.k - 1, rows - 1] for each in (self.acted, self.actions))
-        self.oracles[g].see_actions(x[rows], x[rows - 1], labels, actions)
+        if getattr(self.oracles[g], "explores_", False):
+            rows = rows[self.is_random[at.k[rows]]]
+        if len(rows):
+            before = at.k[rows], at.level[rows] - 1
+            self.oracles[g].see_actions(
+                x[rows], x[rows - 1], self.acted[before], self.actions[before]
+            )
 
     def _read_labels(self, g: int) -> int:
         """Read the labels of oracle g after it has learnt. Return how many have changed."""
@@ -420,7 +432,7 @@ class OnlineDecoder:
         self._n_labels[g] = int(labels.max()) + 1 if n_labels is None else n_labels
         self.n_labels = max(self.n_labels, int(self._n_labels[g]))
         if len(changed):
-            levels = np.arange(self.labels.shape[1])
+            levels = self._levels()
             made = levels <= self.lengths[: self.k, None]
             made &= self.pooled or levels == g
             self.labels[: self.k][made] = labels
@@ -434,7 +446,7 @@ class OnlineDecoder:
 
     def counts(self) -> list[NDArray[np.int64]]:
         """Return, for each oracle, the number of observations of each of its labels."""
-        levels = np.arange(self.labels.shape[1])
+        levels = self._levels()
         made = levels <= self.lengths[: self.k, None]
         groups = np.broadcast_to(levels * (not self.pooled), made.shape)
         return label_counts(self.labels[: self.k][made], groups[made])

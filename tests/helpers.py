@@ -1,4 +1,4 @@
-"""What several tests share: a learner that records what it sees, and fresh processes."""
+"""What several tests share: a learner that records what it sees, keys, and fresh processes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,23 @@ def solved_at(returns):
     total = np.cumsum(np.append(0.0, returns))
     solved = np.flatnonzero(total[WINDOW:] - total[:-WINDOW] > ENOUGH * WINDOW)
     return WINDOW + solved[0] if len(solved) else np.inf
+
+
+def key_that_draws(u, i):
+    """Return the key whose i-th uniform number is u, by inverting SplitMix64."""
+
+    def unshift(z, n):
+        x = z
+        for _ in range(64 // n):
+            x = z ^ (x >> n)
+        return x
+
+    z = int(u * 2**53) << 11
+    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
+    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
+    key = np.uint64((unshift(z, 30) - i * 0x9E3779B97F4A7C15) % 2**64)
+    assert rng.uniform(key, i) == u
+    return key
 
 
 # --- a learner that records what it sees ----------------------------------------------------------

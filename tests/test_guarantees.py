@@ -222,6 +222,7 @@ def test_rmax_and_e3_know_an_action_after_m_visits():
     assert tables.q[1, 1].tolist() == [1.0, 1.0]
     assert tables.n.max() == 2  # later visits do not count
     assert tables.q[0, 0, 0] == pytest.approx((0.5 + 0.25) / 2 + 1.0)
+    assert not bm.E3().tables(H, S, A, K).q.any()  # of what it does not know it expects nothing
     tables = learnt(bm.E3(m=1))
     assert tables.q[1, 1].tolist() == [0.0, -1.0]  # the action tried least
     assert tables.q[0, 0].tolist() == [-3.0, 0.0]
@@ -274,6 +275,10 @@ def test_the_confidence_sets_of_ucrl2():
     width = c * sqrt(14 * S * log(2 * A * H * t / DELTA) / 3)
     reward = 0.25 + c * sqrt(7 * log(2 * S * H * A * t / DELTA) / (2 * 3))
     p = 2 / 3 + width / 2
+    q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))
+    assert q == pytest.approx(reward + p * 0.6 + (1 - p) * 0.1)
+    tables.v[1] = 0.1, 0.6  # the worst state may be the first
+    p = 1 / 3 + width / 2
     q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))
     assert q == pytest.approx(reward + p * 0.6 + (1 - p) * 0.1)
 
@@ -347,6 +352,8 @@ def test_the_draws_of_optimistic_psrl():
     low = [max(p - sqrt(3 * p * width / 3) - 3 * width / 3, 0) for p in (2 / 3, 1 / 3)]
     q = 0.25 + low[0] * 0.9 + low[1] * 0.2 + (1 - sum(low)) * 0.9  # psi = 8 draws find the best
     assert opsrl.value(tables, 0, 0, 0, np.uint64(3)) == pytest.approx(q)
+    tables.v[H] = 9.0  # nothing comes after the last level
+    assert opsrl.value(tables, 1, 0, 0, np.uint64(3)) == 0.75
     many = bm.OPSRL(scale=1e-6, delta=DELTA).tables(H, S, A, K)
     many.n[0, 0, 0], many.m[0, 0, 0] = 3000, (2000, 1000)
     many.order[1], many.states[1], many.met[:] = (0, 1), (0, 1), (1, 2, 1)

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from helpers import key_that_draws
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -478,23 +479,6 @@ def test_every_outcome_has_its_share_of_the_unit_interval(row):
             assert outcome(c, middle) == s
 
 
-def episode_that_draws(u, i):
-    """Return the key of an episode whose i-th uniform number is u, by inverting SplitMix64."""
-
-    def unshift(z, n):
-        x = z
-        for _ in range(64 // n):
-            x = z ^ (x >> n)
-        return x
-
-    z = int(u * 2**53) << 11
-    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, 2**64) % 2**64
-    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) % 2**64
-    key = np.uint64((unshift(z, 30) - i * 0x9E3779B97F4A7C15) % 2**64)
-    assert rng.uniform(key, i) == u
-    return key
-
-
 def test_the_largest_uniform_number_leads_to_the_last_possible_state():
     for row, last in (
         (TENTHS, 9),
@@ -504,18 +488,18 @@ def test_the_largest_uniform_number_leads_to_the_last_possible_state():
         ([1.0], 0),
     ):
         d = chain(np.array(row), H=3).dynamics
-        assert first_state(d.initial, episode_that_draws(BELOW_ONE, 0)) == last
+        assert first_state(d.initial, key_that_draws(BELOW_ONE, 0)) == last
         for h in range(3):
-            e = episode_that_draws(BELOW_ONE, 2 * h + 1)
+            e = key_that_draws(BELOW_ONE, 2 * h + 1)
             assert draw_successor(d.model, h, 0, 0, e) == last
 
 
 def test_the_uniform_number_zero_leads_to_the_first_possible_state():
     for row, first in ((TENTHS, 0), (NOTHING_FIRST, 2), ([0.0, 1.0], 1)):
         d = chain(np.array(row), H=2).dynamics
-        assert first_state(d.initial, episode_that_draws(0.0, 0)) == first
+        assert first_state(d.initial, key_that_draws(0.0, 0)) == first
         for h in range(2):
-            assert draw_successor(d.model, h, 0, 0, episode_that_draws(0.0, 2 * h + 1)) == first
+            assert draw_successor(d.model, h, 0, 0, key_that_draws(0.0, 2 * h + 1)) == first
 
 
 def test_a_reward_is_paid_if_the_uniform_number_is_below_its_probability():
@@ -528,7 +512,7 @@ def test_a_reward_is_paid_if_the_uniform_number_is_below_its_probability():
     ):
         d = BlockMDP([1.0], P, 2.5, probability, emission=OneHotBernoulli(1, 0)).dynamics
         for h in range(2):
-            e = episode_that_draws(u, 2 * h + 2)
+            e = key_that_draws(u, 2 * h + 2)
             assert sample_reward(d.model, h, 0, 0, 0, e) == paid
 
 

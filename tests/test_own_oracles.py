@@ -18,6 +18,8 @@ from blockmdp import rng
 from blockmdp.history import Refit
 from blockmdp.oracles import InductiveClusterer, fit_oracle
 from blockmdp.oracles.fitting import check_labels
+from blockmdp.policy import Policy
+from blockmdp.simulators import make_simulator
 from blockmdp.url.doubts import invented_labels, unsettled
 from blockmdp.url.online import OnlineDecoder, _NumberedOracle
 
@@ -333,6 +335,41 @@ def refits(*ks):
 def test_a_learner_that_was_soon_done_has_earned_more():
     soon = np.concatenate([np.zeros(30), np.ones(1970)])
     assert list(invented_labels(refits(*range(1500, 1600)), soon, [np.ones(100, int)])) == []
+
+
+def test_a_learner_has_earned_more_if_chance_does_not_explain_it():
+    returns = np.tile([0.0, 1.0], 500)
+    error = 0.5 * np.sqrt(1 / 100 + 1 / 250)  # of the first tenth and the last quarter
+    for gain, doubts in ((2.5, 0), (1.5, 1)):
+        more = returns + gain * error * (np.arange(1000) >= 750)
+        assert len(list(unsettled(refits(0, 1), more, [np.array([500, 600])]))) == doubts
+    short = np.array([0.0] + [1.0] * 11)  # the first of few episodes is a start
+    assert list(unsettled(refits(0, 1), short, [np.array([50, 60])])) == []
+
+
+def test_the_last_agreement_counts_and_no_labels_are_no_doubt():
+    agreed = [Refit(0, 0, None, (), (), a, 0) for a in (0.5, 0.5, 0.99)]
+    counts = [np.array([50, 60])]
+    assert list(unsettled(agreed, np.zeros(400), counts)) == []
+    assert len(list(unsettled(agreed[:2], np.zeros(400), counts))) == 1
+    assert list(unsettled([], np.zeros(400), [])) == []
+
+
+def test_two_levels_share_what_they_know_of_the_noise():
+    class Sharing(Online):
+        shared = 0
+
+        def noise_scatter(self):
+            return np.eye(3), 1_000
+
+        def share_noise(self, T):
+            type(self).shared += 1
+
+    f = OnlineDecoder(Sharing((0, 1)), 1, 40, pool_levels=False, key=KEY)
+    simulator = make_simulator(bm.lock_bernoulli(1), 0)
+    for _ in range(20):
+        f.learn(simulator.rollout([Policy(np.full((1, 1, 4), 0.25), f)], 1, "learn"))
+    assert Sharing.shared == 2
 
 
 def test_unsettled_decoders_are_doubted_only_if_nothing_was_learnt():

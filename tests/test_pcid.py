@@ -7,6 +7,7 @@ from itertools import pairwise
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers import key_that_draws
 from scipy.stats import ortho_group
 
 import blockmdp as bm
@@ -157,6 +158,9 @@ def test_bad_settings_are_refused():
 
 def test_follow_keeps_to_the_protocol_of_learners():
     bm.testing.check_learner(FixedPolicy(np.full((3, 3, 4), 0.25)))
+    halves = FixedPolicy(np.full((1, 1, 2), 0.5))
+    for u, action in ((0.0, 0), (0.5 - 2**-53, 0), (0.5, 1)):
+        assert halves.act(halves.tables(1, 1, 2, 1), 0, 0, 0, key_that_draws(u, 0)) == action
     pi = FixedPolicy(np.eye(4)[None, :2]).tables(1, 3, 4, 10).pi
     assert pi[0].tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0.25] * 4]  # no label 2 in the policy
 

@@ -911,6 +911,12 @@ def test_fields_out_of_range_are_refused(field, value):
         URL(**{field: value})
 
 
+def test_fields_at_the_end_of_their_range_are_taken():
+    agent = URL(stop_agreement=0, growth=1, min_count=0, restarts=2, evaluation=1)
+    assert (agent.stop_agreement, agent.growth, agent.evaluation) == (0, 1, 1)
+    assert URL(stop_agreement=1, evaluation=0).stop_agreement == 1
+
+
 def test_restarts_without_evaluation_are_refused():
     with pytest.raises(ValueError, match="evaluation"):
         URL(restarts=2)

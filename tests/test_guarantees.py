@@ -214,6 +214,13 @@ def test_the_bonuses_of_euler():
     bonus = phi + ((4 * J + B_p) / sqrt(n) + B_v * width) / sqrt(n)
     q = 0.25 + p @ upper + c * (bonus + reward(3, np.var([0.5, 0.25, 0.0], ddof=1)))
     assert tables.q[0, 0, 0] == pytest.approx(q)
+    for _ in range(2):  # with the other action tried, the first one is the best
+        learner.update(tables, 0, 0, 1, 0.0, 1)
+    learner.plan(tables, 1, np.uint64(0))
+    spread = p @ lower**2 - (p @ lower) ** 2
+    bonus += sqrt(2 * spread * L / n) + J / n - phi
+    q = 0.25 + p @ lower - c * (bonus + reward(3, np.var([0.5, 0.25, 0.0], ddof=1)))
+    assert tables.lower[0, 0] == pytest.approx(q)
 
 
 def test_rmax_and_e3_know_an_action_after_m_visits():
@@ -281,6 +288,21 @@ def test_the_confidence_sets_of_ucrl2():
     p = 1 / 3 + width / 2
     q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))
     assert q == pytest.approx(reward + p * 0.6 + (1 - p) * 0.1)
+
+
+def test_ucrl2_takes_what_the_best_state_gains_from_the_worst_ones_first():
+    t, S = 8, 3
+    c = 0.6 / sqrt(14 * S * log(2 * A * H * t / DELTA) / 4)
+    learner = bm.UCRL2(scale=c, delta=DELTA)
+    tables = learner.tables(H, S, A, K)
+    for after in (0, 1, 2, 2):
+        learner.update(tables, 0, 0, 0, 0.0, after)
+        learner.update(tables, 1, after, 0, 0.0, 0)
+    learner.plan(tables, 0, np.uint64(0))
+    tables.v[1] = 0.0, 0.5, 1.0
+    reward = c * sqrt(7 * log(2 * S * H * A * t / DELTA) / (2 * 4))
+    q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))  # 0.3 goes to the best, 0.25 from the worst
+    assert q == pytest.approx(reward + 0.2 * 0.5 + 0.8 * 1.0)
 
 
 def test_a_new_policy_is_computed_when_visits_have_doubled():

@@ -12,7 +12,7 @@ from scipy import stats
 import blockmdp as bm
 from blockmdp import rng
 from blockmdp.jit import interpreted
-from blockmdp.learners.psrl import draw_value, plan, update
+from blockmdp.learners.psrl import draw_reward, draw_value, plan, update
 from blockmdp.testing import check_learner
 
 
@@ -67,6 +67,17 @@ def test_a_drawn_value_has_the_posterior_distribution():
     reward = random.beta(1, 5, size=200_000)
     y = np.minimum(1.0, reward + p[:, 0] + p[:, 2])
     assert stats.ks_2samp(x, y).pvalue > 1e-3
+
+
+def test_a_reward_never_seen_may_be_as_large_as_returns_differ():
+    tables = bm.PSRL(wins=2.0, losses=1.0).tables(1, 1, 2, 10)
+    for _ in range(3):
+        update(tables, 0, 0, 1, 0.0, 0)
+    tables.scale[0] = 4.0
+    x = np.array(
+        [draw_reward(tables, 0, 0, 1, key) for key in rng.children(np.uint64(3), 0, 20_000)]
+    )
+    assert stats.kstest(x / 4, stats.beta(2, 4).cdf).pvalue > 1e-3
 
 
 def test_rewards_have_a_posterior_between_the_least_and_the_greatest():

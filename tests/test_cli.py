@@ -33,6 +33,12 @@ def test_the_package_installs_the_command():
     assert command.load().__module__ == "_blockmdp_command"
 
 
+def test_python_runs_the_command_as_a_module():
+    code = "import runpy, sys\nsys.argv[1:] = ['--version']\n"
+    code += "runpy.run_module('blockmdp', run_name='__main__')"
+    assert python(code).startswith("blockmdp ")
+
+
 def test_help_explains_commands_and_options(capsys):
     for arguments, words in {
         "": "run tune status plot table compare export report list reproduce --version oracle PCID"

@@ -336,6 +336,8 @@ def test_the_posterior_of_psrl_with_its_published_prior():
     p = np.random.default_rng(0).beta(2.5, 1.5, size=100_000)
     assert stats.ks_2samp(x, p * 0.9 + (1 - p) * 0.2).pvalue > 1e-3
     x = np.array([psrl_theory.draw_reward(tables, 1, 0, 0, key) for key in keys])
+    tables.v[H] = 9.0  # nothing comes after the last level
+    assert psrl_theory.value(tables, 1, 0, 0, keys[0]) == x[0]
     # Student's t: the prior reward 1 counts as one more, its variance as two degrees of freedom
     mean, rate = 2.5 / 3, 1 + ((np.array([1, 1, 0.5]) - 2.5 / 3) ** 2).sum() / 2
     scale = sqrt(rate / (2 * 3))

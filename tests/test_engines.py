@@ -343,6 +343,41 @@ def test_an_environment_that_was_used_before_starts_again():
     assert identical_tables(fitted(env, Recorder(), "latent", "stepwise"), truth)
 
 
+class Retyped(gym.vector.VectorObservationWrapper):
+    """Observations with the first type after a reset, and with the second after a step."""
+
+    def __init__(self, envs, *types):
+        super().__init__(envs)
+        self.types = types
+
+    def reset(self, **options):
+        x, info = self.env.reset(**options)
+        return x.astype(self.types[0]), info
+
+    def observations(self, x):
+        return x.astype(self.types[1])
+
+
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.int8)])
+def test_copies_may_change_the_type_of_observations(types):
+    levels = []
+
+    class Watching(Nearest):
+        def decode(self, at, x):
+            levels.append(at)
+            return super().decode(at, x)
+
+    envs = Retyped(BlockMDPVectorEnv(lock_bernoulli(horizon=5), 3), *types)
+    policies = [Policy(np.full((5, 3, 4), 0.25), Watching(3))]
+    drawn = make_simulator(envs).rollout(policies, 6, "test")
+    assert drawn.x.dtype == np.float64
+    assert (drawn.x.reshape(6, 6, -1) == 1).any(axis=2).all()
+    assert [int(at[0]) for at in levels[:6]] == list(range(6))
+    nothing = make_simulator(envs).rollout(policies, 6, "test", keep_x=False)
+    assert nothing.x.shape == (6, 0, *drawn.x.shape[2:])
+    assert np.array_equal(nothing.rewards, drawn.rewards)
+
+
 def test_observations_that_are_not_arrays_raise():
     env = BlockMDPEnv(lock_bernoulli(horizon=2))
     as_dict = gym.wrappers.TransformObservation(
@@ -354,7 +389,11 @@ def test_observations_that_are_not_arrays_raise():
             simulator.learn(simulator.start(Recorder(), 3), Nearest(3))
         with pytest.raises(ValueError, match=r"are a Dict, not .*wrappers\.FlattenObservation"):
             simulator.rollout([Policy(np.ones((2, 1, 4)), Nearest(3))], 1, "test")
-    assert len(fitted(as_dict, Recorder(), "latent").returns_) == 40  # needs no observations
+    for problem in (as_dict, gym.vector.SyncVectorEnv([lambda: as_dict])):  # needs no observations
+        simulator = make_simulator(problem, horizon=2)
+        run = simulator.start(Recorder(), 40)
+        simulator.learn(run, None)
+        assert run.k == 40
     flat = gym.wrappers.FlattenObservation(as_dict)
     truth = fitted(env, Recorder(), "observation", "stepwise")
     agent = fitted(flat, Recorder(), "observation")

@@ -303,6 +303,9 @@ def test_ucrl2_takes_what_the_best_state_gains_from_the_worst_ones_first():
     reward = c * sqrt(7 * log(2 * S * H * A * t / DELTA) / (2 * 4))
     q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))  # 0.3 goes to the best, 0.25 from the worst
     assert q == pytest.approx(reward + 0.2 * 0.5 + 0.8 * 1.0)
+    tables.m[0, 0, 0] = 1, 1, 1  # one episode ended instead, and nothing is worse than that
+    q = ucrl2.value(tables, 0, 0, 0, np.uint64(0))
+    assert q == pytest.approx(reward + (0.25 - 0.05) * 0.0 + 0.25 * 0.5 + (0.25 + 0.3) * 1.0)
 
 
 def test_a_new_policy_is_computed_when_visits_have_doubled():
@@ -390,6 +393,9 @@ def test_the_draws_of_optimistic_psrl():
     assert x == pytest.approx(2 / 3 * 0.9 + 1 / 3 * 0.2, abs=0.01)
     assert x.std() == pytest.approx((p * 0.7).std(), rel=0.1)
     assert opsrl.value(many, 0, 0, 0, np.uint64(3)) >= np.median(x)
+    shapes = [(n + 720 * unit) / (120 * unit) for n in (2000, 1000)]
+    drawn = [rng.gamma(keys[0], 2 + j, shape) for j, shape in enumerate(shapes)]
+    assert x[0] == pytest.approx((drawn[0] * 0.9 + drawn[1] * 0.2) / sum(drawn), rel=1e-12)
     many.m[0, 0, 0] = 1000, 500  # the other half of the episodes ended there
     x = np.array([opsrl.posterior_sample(many, 0, 0, 0, key) for key in keys])
     assert x == pytest.approx((2 / 3 * 0.9 + 1 / 3 * 0.2) / 2, abs=0.01)
@@ -567,3 +573,6 @@ def test_a_learner_says_whether_its_bound_holds():
     assert bm.UCBVITheory().has_guarantee()
     assert not bm.UCBVITheory(scale=0.5).has_guarantee()
     assert not bm.PSRL().has_guarantee()
+    for learner in (bm.EULER, bm.RLSVI, bm.UBEV, bm.UCBQ):
+        assert learner(scale=1.0).has_guarantee()
+        assert not learner(scale=0.99).has_guarantee()

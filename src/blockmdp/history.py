@@ -62,7 +62,7 @@ def next_checkpoint(k: int, digits: int = MANY) -> int:
 
 @dataclass(frozen=True)
 class Refit:
-    """One training of the decoder (`URL`), or one episode that changed it (`OnlineURL`).
+    """One training of the decoder (`URL`), or an episode that changed it (`OnlineURL`).
 
     Parameters
     ----------

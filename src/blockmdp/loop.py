@@ -57,7 +57,7 @@ def choice_key(agent_key: np.uint64, k: int, h: int) -> np.uint64:
 
 @inlined_for_users
 def no_plan(tables: Any, k: int, key: np.uint64) -> None:
-    """Run after each episode; by default, do nothing.
+    """Run after each episode, or after several that began together; by default, do nothing.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ class VectorSimulator(Simulator):
         def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
             if decoder is None:
                 return latent_states(info, self.env)
-            return decoder.decode(copies.level, x)
+            return decoder.decode(copies.level.copy(), x)
 
         def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> list[int]:
             self.grow(run, max(decoder.n_labels if decoder else 0, int(labels.max()) + 1))
@@ -151,7 +151,7 @@ class VectorSimulator(Simulator):
                 x.extend(seen)
 
         keys = rng.children(run.key, first, stop - first)
-        self._run(keys, label, act, end, "learn")
+        self._run(keys, label, act, end, "learn", keep_x=record)
         run.k = stop
         return Observations(np.array(levels, np.int64), np.array(x)) if record else None
 
@@ -172,7 +172,7 @@ class VectorSimulator(Simulator):
 
         def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
             if len(policies) == 1 and policies[0].decoder is not None:
-                return policies[0].decoder.decode(copies.level, x)
+                return policies[0].decoder.decode(copies.level.copy(), x)
             labels, latent = np.empty(len(x), np.int64), info.get("latent_state")
             for h, rows in by_level(copies.level):
                 follows = which[np.maximum(copies.number[rows], 0)]
@@ -201,13 +201,13 @@ class VectorSimulator(Simulator):
                 kept[k] = seen
 
         keys = rng.children(self._policy_key, self.episodes, n)
-        self._run(keys, label, act, end, kind)
+        self._run(keys, label, act, end, kind, keep_x=keep_x)
         x = np.zeros(
             (n, H + 1 if keep_x else 0, *self.observation_shape),
-            np.result_type(np.bool_, *{seen.dtype for seen in kept.values()}),
+            np.result_type(*{seen.dtype for seen in kept.values()}) if kept else np.float64,
         )
         for k, seen in kept.items():
-            x[k, : len(seen)] = seen
+            x[k, : len(seen)] = seen.reshape(len(seen), *self.observation_shape)
         return Trajectories(x, actions, rewards, lengths)
 
     def _run(
@@ -217,6 +217,8 @@ class VectorSimulator(Simulator):
         act: Callable[[_Copies, Any, NDArray[np.int64]], Any],
         end: Callable[[_Copies, int, bool], None],
         kind: str,
+        *,
+        keep_x: bool,
     ) -> None:
         """Run one episode for each key.
 
@@ -233,6 +235,8 @@ class VectorSimulator(Simulator):
             before the horizon.
         kind : str
             Name under which `ledger` counts the episodes.
+        keep_x : bool
+            Whether `end` needs the observations.
         """
         if len(keys) == 0:
             return
@@ -251,7 +255,7 @@ class VectorSimulator(Simulator):
 
         x, info = self.env.reset(seed=self.seed if self._fresh else None)
         self._fresh = False
-        x = np.asarray(x)
+        seen = np.asarray(x) if keep_x else np.zeros((n, 0))
         integers = [np.zeros(shape, np.int64) for shape in (n, n, n, (T, n), (T, n))]
         number, start, level, labels, actions = integers
         copies = _Copies(
@@ -262,11 +266,11 @@ class VectorSimulator(Simulator):
             labels=labels,
             actions=actions,
             rewards=np.zeros((T, n)),
-            x=np.empty((T, *x.shape), x.dtype),
+            x=np.zeros((T, *seen.shape), seen.dtype),
         )
         for i in range(n):
             begin(i)
-        copies.x[0], labels[0] = x, label(copies, x, info)
+        copies.x[0], labels[0] = seen, label(copies, x, info)
         over = np.zeros(n, np.bool_)
         changed = True  # whether copies began or ended an episode in the last step
         while ended < len(keys):
@@ -292,10 +296,13 @@ class VectorSimulator(Simulator):
                     begin(i)
             if t >= last:
                 self._check_length(level, over)
-            x = np.asarray(x)
-            if x.dtype != copies.x.dtype:
-                copies = copies._replace(x=copies.x.astype(np.result_type(copies.x, x)))
-            copies.x[t % T], labels[t % T] = x, label(copies, x, info)
+            labels[t % T] = label(copies, x, info)
+            if keep_x:
+                seen = np.asarray(x)
+                dtype = np.result_type(copies.x, seen)
+                if dtype != copies.x.dtype:
+                    copies = copies._replace(x=copies.x.astype(dtype))
+                copies.x[t % T] = seen
             changed = bool(np.count_nonzero(over) or np.count_nonzero(begins))
             if changed:
                 for i in np.flatnonzero((number >= 0) & over).tolist():

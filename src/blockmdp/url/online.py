@@ -1,8 +1,8 @@
 """OnlineURL: the decoder is learnt from the learner's own episodes, from the first one on.
 
-No trajectory is drawn for the oracle alone. After each episode the oracles learn from what it
-showed: there may be new labels, and earlier observations may get another label. If they do, the
-learner learns the whole past again.
+No trajectory is drawn for the oracle alone. After each episode, or one of each copy of a vector
+environment, the oracles learn from what it showed: there may be new labels, and earlier
+observations may get another label. If they do, the learner learns the whole past again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class OnlineURL(DecodingAgent):
     tables_ : tuple
         The learner's tables.
     history_ : list of Refit
-        One entry for each episode that changed the decoder.
+        One entry for each episode that changed the decoder, or for the last one if there are copies
+        of the environment and several episodes changed it.
 
     See Also
     --------
@@ -160,17 +161,18 @@ class OnlineURL(DecodingAgent):
         """Learn from episodes in which the policy pi was followed."""
         run, f, A = state.run, state.f, state.run.learner
         born, relabelled = f.learn(episodes)
+        new = slice(run.k, run.k + len(episodes))
+        last = new.stop - 1
         if born or relabelled or f.notes:
             policy = Policy(pi, f.decoder()) if state.record else None
-            entry = (run.k, simulator.episodes, policy, f.notes, tuple(born))
+            entry = (last, simulator.episodes, policy, f.notes, tuple(born))
             state.history.append(Refit(*entry, math.nan, relabelled))
         if relabelled:
             simulator.restart(run, f.n_labels)
         else:
             simulator.grow(run, f.n_labels)
         f.teach(A, run.tables, 0 if relabelled else run.k)  # 7
-        new = slice(run.k, run.k + len(episodes))
-        A.plan(run.tables, new.stop - 1, choice_key(run.key, new.stop - 1, simulator.horizon))
+        A.plan(run.tables, last, choice_key(run.key, last, simulator.horizon))
         run.returns[new], state.trajectories[new] = episodes.returns, simulator.episodes
         run.k = new.stop
         if simulator.is_due(run):
@@ -241,7 +243,7 @@ class OnlineDecoder:
     is_random : ndarray of shape (episodes,)
         Whether the actions of an episode were drawn at random, because an oracle asked for it.
     notes : tuple of str
-        Which oracles failed to learn from the last episode, and why.
+        Which oracles failed in the last call of `learn`, and why.
     """
 
     def __init__(
@@ -328,15 +330,29 @@ class OnlineDecoder:
         made = self._levels() <= episodes.lengths[:, None]
         x = episodes.x[made].reshape(np.count_nonzero(made), -1)
         check_finite(x)
-        before, self.k = self.k, self.k + len(episodes)
-        new = slice(before, self.k)
         k, levels = np.nonzero(made)
-        at = _Places(before + k, levels)
+        at = _Places(self.k + k, levels)
         if self._see_actions:  # the labels on which the actions were based
             self.acted[at] = self.decode(levels, x)
+        new = slice(self.k, self.k + len(episodes))
         self.actions[new], self.rewards[new] = episodes.actions, episodes.rewards
         self.lengths[new] = episodes.lengths
-        self._share_noise()
+        born: list[tuple[int, int]] = []
+        relabelled = 0
+        self.notes = ()
+        while self.k < new.stop:
+            self._share_noise()
+            end = new.stop if self.pooled else min(max(self._shares_at(), self.k + 2) - 1, new.stop)
+            rows = (at.k >= self.k) & (at.k < end)
+            more, changed = self._learn_until(end, _Places(at.k[rows], levels[rows]), x[rows])
+            born, relabelled = born + more, relabelled + changed
+        return born, relabelled
+
+    def _learn_until(
+        self, end: int, at: _Places, x: NDArray[Any]
+    ) -> tuple[list[tuple[int, int]], int]:
+        """Learn from the episodes before number `end`; see `learn`."""
+        before, self.k = self.k, end
         known = self._n_labels.copy()
         relabelled = self._learn(at, x)
         born = [
@@ -345,14 +361,14 @@ class OnlineDecoder:
             for label in range(known[g], self._n_labels[g])
         ]
         if self._past is not None:
-            self._past += np.split(x, np.flatnonzero(levels == 0)[1:])
+            self._past += np.split(x, np.flatnonzero(at.level == 0)[1:])
             if any(before < k <= self.k for k in DECISIONS) and self._look_alike(self._past):
                 relabelled += self._pool(self._past)
             if self.pooled or self.k >= DECISIONS[-1]:
                 self._past = None
         others = enumerate(self.oracles if self._bank is None else ())  # mixtures never fail
         failed = [(g, oracle.failure) for g, oracle in others if getattr(oracle, "failure", "")]
-        self.notes = tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
+        self.notes += tuple(why if self.pooled else f"level {g}: {why}" for g, why in failed)
         return born, relabelled
 
     def _levels(self) -> NDArray[np.int64]:
@@ -371,15 +387,21 @@ class OnlineDecoder:
             self._learn(_Places(np.full_like(levels, self.k - 1), levels), x)
         return sum(map(len, past))
 
+    def _shares_at(self) -> int:
+        """Return the number of the episode before which levels share what they know of the noise:
+        whenever the data have grown by half.
+        """
+        return max(math.ceil(1.5 * self._k_shared), DECISIONS[0])
+
     def _share_noise(self) -> None:
-        """Let levels share what they know of the noise, whenever the data have grown by half."""
-        if self.k < max(1.5 * self._k_shared, DECISIONS[0]):
+        """Let levels share what they know of the noise, if the next episode is the one for that."""
+        if self.k + 1 < self._shares_at():
             return
+        self._k_shared = self.k + 1
         needed = ("noise_scatter", "share_noise")
         oracles = [f for f in self.oracles if all(hasattr(f, name) for name in needed)]
         if len(oracles) < 2:
             return
-        self._k_shared = self.k
         known = [f.noise_scatter() for f in oracles]
         degrees = sum(n for _, n in known)
         scatter = sum(s for s, n in known if n)

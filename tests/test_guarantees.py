@@ -231,6 +231,7 @@ def test_rmax_and_e3_know_an_action_after_m_visits():
     assert tables.q[0, 0, 0] == pytest.approx((0.5 + 0.25) / 2 + 1.0)
     assert not bm.E3().tables(H, S, A, K).q.any()  # of what it does not know it expects nothing
     tables = learnt(bm.E3(m=1))
+    assert tables.starts.tolist() == [3, 0]
     assert tables.q[1, 1].tolist() == [0.0, -1.0]  # the action tried least
     assert tables.q[0, 0].tolist() == [-3.0, 0.0]
     assert not tables.exploits[0]

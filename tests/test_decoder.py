@@ -303,3 +303,19 @@ def test_a_table_does_not_know_observations_of_another_width():
     assert rows.find(np.arange(3, dtype=np.uint64)[None]).tolist() == [0]
     assert rows.find(np.arange(2, dtype=np.uint64)[None]).tolist() == [-1]
     assert rows.find(np.arange(4, dtype=np.uint64)[None]).tolist() == [-1]
+
+
+def test_looking_for_rows_does_not_keep_them():
+    rows, random = _Rows(), np.random.default_rng(0)
+    known, unknown = random.integers(2**60, size=(2, 5, 2)).astype(np.uint64)
+    assert rows.add(known).tolist() == [0, 1, 2, 3, 4]
+    slots = rows._slots.copy()
+    assert (rows.find(unknown) == -1).all()
+    assert np.array_equal(rows._slots, slots)
+    assert rows.find(known).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_decoders_are_compared_by_identity():
+    one, other = constant_decoder(), constant_decoder()
+    assert one != other
+    assert len({one, other}) == 2

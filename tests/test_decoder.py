@@ -319,3 +319,12 @@ def test_decoders_are_compared_by_identity():
     one, other = constant_decoder(), constant_decoder()
     assert one != other
     assert len({one, other}) == 2
+
+
+def test_the_first_observations_decide_the_type_of_a_table():
+    table = TableDecoder(horizon=1)
+    levels = np.zeros(2, np.int64)
+    table.decode(levels[:0], np.zeros((0, 1)))
+    table.decode(levels, np.array([[1], [2]], np.int8))
+    table.decode(levels, np.array([[1.5], [2.5]]))
+    assert table.frozen().dtype == np.int8

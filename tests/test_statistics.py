@@ -12,6 +12,7 @@ from blockmdp.experiments.statistics import (
     bootstrap,
     iqm,
     median_with_censoring,
+    permutation_test,
     quartiles,
     resamples,
     sliding_curve,
@@ -214,3 +215,20 @@ def test_quartiles_count_what_was_not_solved_as_longer_than_all():
 def test_strata_are_resampled_independently():
     assert np.array_equal(resamples(5, 10, stratum=1), resamples(5, 20)[10:])
     assert not np.array_equal(resamples(5, 10, stratum=1), resamples(5, 10))
+
+
+def test_up_to_twelve_differences_all_signs_are_tried():
+    assert permutation_test(np.arange(1.0, 13.0)) == 2 / 2**12
+    drawn = permutation_test(np.arange(1.0, 14.0)) * 10_000
+    assert drawn == pytest.approx(round(drawn), abs=1e-9)
+    assert drawn >= 1
+
+
+def test_from_1001_values_on_the_mean_is_taken_for_normal():
+    values = np.random.default_rng(0).random(1001)
+    for n in (1000, 1001):
+        mean, error = values[:n].mean(), values[:n].std() / np.sqrt(n)
+        is_normal = bootstrap(values[:n])[1] == pytest.approx(
+            mean + 1.959963984540054 * error, abs=1e-12
+        )
+        assert is_normal == (n > 1000)

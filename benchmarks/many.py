@@ -3,8 +3,8 @@
     python -m benchmarks.many
 
 A core of a virtual machine is not always equally fast. So short measurements on each core and on
-all of them take turns, and their sums are compared. There are many fits in each, so that the one
-that ends last does not count much. Do not run anything else at the same time.
+all of them take turns, and the median over the turns counts. There are many fits in each, so that
+the one that ends last does not count much. Do not run anything else at the same time.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import os
 import time
 
+import numpy as np
 from sklearn.cluster import KMeans
 
 import blockmdp as bm
 
 N = 32  # fits, about as many as a study has seeds
-LEAST = 60.0  # seconds on one core
+TURNS = 9
 K_MEANS = bm.URL(KMeans(3, n_init=10), bm.OracleQ(), batch=100, iterations=1)
 CASES = [
-    ("OracleQ-lat", bm.Tabular(bm.OracleQ()), bm.lock_bernoulli, 10, 100_000),
-    ("UCBVI-lat", bm.Tabular(bm.UCBVI()), bm.lock_bernoulli, 10, 20_000),
-    ("URL", bm.URL(), bm.lock_gaussian, 20, 20_000),
-    ("URL with k-means", K_MEANS, bm.lock_gaussian, 20, 100_000),
+    ("OracleQ-lat", bm.Tabular(bm.OracleQ()), bm.lock_bernoulli, 10, 200_000),
+    ("UCBVI-lat", bm.Tabular(bm.UCBVI()), bm.lock_bernoulli, 10, 40_000),
+    ("URL", bm.URL(), bm.lock_gaussian, 20, 1_000),
+    ("URL with k-means", K_MEANS, bm.lock_gaussian, 20, 20_000),
 ]
 
 
@@ -41,14 +42,15 @@ def main() -> None:
     for name, agent, make, horizon, episodes in CASES:
         problems = [make(horizon, switch=0.2, seed=seed) for seed in range(N)]
         seconds(agent, problems, episodes, cores)  # compile
-        alone = together = 0.0
-        while alone < LEAST:
+        alone, together = [], []
+        for _ in range(TURNS):
             each = [seconds(agent, problems, episodes, {core}) for core in cores]
-            alone += sum(each) / len(each)
-            together += seconds(agent, problems, episodes, cores)
+            alone.append(sum(each) / len(each))
+            together.append(seconds(agent, problems, episodes, cores))
+        low, median, high = np.quantile(np.divide(alone, together), [0.25, 0.5, 0.75])
         print(
-            f"{name}: {alone:.1f} s on one core, {together:.1f} s on {len(cores)}, "
-            f"{alone / together:.2f} times as fast",
+            f"{name}: {median:.2f} times as fast on {len(cores)} cores as on one "
+            f"(quartiles {low:.2f} and {high:.2f} of {TURNS} turns)",
             flush=True,
         )
 

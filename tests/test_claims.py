@@ -206,6 +206,8 @@ def test_agents_without_arguments_are_compared_with_the_skyline(made_up):
     assert aims == ["0.4", "0.25", "0.15", "0.5", "0.3", "0.2"]
     alone = claims_of({}, defaults=defaults)
     assert [each.says for each in alone] == [claims[0].says, claims[4].says]
+    one = made_up(lambda *_: {}, "defaults", agents[:1])
+    assert [each.says for each in claims_of({}, defaults=one)] == [claims[0].says]
 
 
 def test_slopes_are_those_of_a_power_law(made_up):

@@ -24,7 +24,7 @@ from blockmdp.jit import index, inlined_for_users, template
 from blockmdp.rng import child, key, step
 from blockmdp.tapes import Tape, episodes_on_tape, read_label
 
-__all__ = ["Episodes", "choice_key", "learn", "learn_from", "no_plan", "replay"]
+__all__ = ["Episodes", "act_each", "choice_key", "learn", "learn_from", "no_plan", "replay"]
 
 
 class Episodes(NamedTuple):
@@ -199,6 +199,40 @@ def learn_from(
             returns[k] = total
             k += 1
     return k
+
+
+@template
+def act_each(
+    act: Callable[..., int],
+    tables: Any,
+    k: NDArray[np.int64],
+    levels: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+) -> NDArray[np.int64]:
+    """Let a learner choose the next actions of n episodes that run at the same time.
+
+    Parameters
+    ----------
+    act : function
+        Function of the learner, see `blockmdp.Learner`.
+    tables : tuple
+        Tables of the learner.
+    k, levels, labels : ndarray of shape (n,)
+        Episodes, their levels, and the labels that they show.
+    keys : ndarray of shape (n,)
+        Keys of the choices of each episode.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Actions.
+    """
+    actions = np.empty(len(k), np.int64)
+    for i in range(len(k)):
+        h = int(levels[i])
+        actions[i] = act(tables, int(k[i]), h, int(labels[i]), np.uint64(step(keys[i], h)))
+    return actions
 
 
 @template

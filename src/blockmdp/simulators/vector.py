@@ -21,9 +21,8 @@ from blockmdp import rng
 from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPVectorEnv
 from blockmdp.jit import interpreted
-from blockmdp.loop import choice_key, replay
+from blockmdp.loop import act_each, choice_key, replay
 from blockmdp.policy import Policy
-from blockmdp.rng import step
 from blockmdp.simulators.base import (
     LearnerRun,
     Simulator,
@@ -117,7 +116,9 @@ class VectorSimulator(Simulator):
             check_observations(self.env.single_observation_space, self.env)
         stop = len(run.returns) if n is None else min(run.k + n, len(run.returns))
         first, learner = run.k, run.learner
-        teach = replay if learner.is_compiled() else interpreted(replay)
+        choose, teach = act_each, replay
+        if not learner.is_compiled():
+            choose, teach = interpreted(choose), interpreted(teach)
         levels: list[int] = []
         x: list[Any] = []
 
@@ -126,14 +127,10 @@ class VectorSimulator(Simulator):
                 return latent_states(info, self.env)
             return decoder.decode(copies.level.copy(), x)
 
-        def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> list[int]:
+        def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> Any:
             self.grow(run, max(decoder.n_labels if decoder else 0, int(labels.max()) + 1))
-            numbers, levels = copies.number[rows] + first, copies.level[rows]
-            each = zip(numbers.tolist(), levels.tolist(), labels.tolist(), copies.key[rows])
-            return [
-                int(learner.act(run.tables, k, h, s, np.uint64(step(key, h))))  # as `choice_key`
-                for k, h, s, key in each
-            ]
+            k, levels, keys = copies.number[rows] + first, copies.level[rows], copies.key[rows]
+            return choose(learner.act, run.tables, k, levels, labels, keys)
 
         def end(copies: _Copies, i: int, early: bool) -> None:
             labels, seen, actions, rewards = copies.episode(i)

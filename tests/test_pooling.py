@@ -58,6 +58,11 @@ def test_a_small_shift_between_levels_is_seen_however_far_apart_states_are():
         assert not surely_alike(shifted(0.3, apart))
 
 
+def test_two_levels_are_enough():
+    assert surely_alike(shifted(0.0, 1.0, levels=2))
+    assert not surely_alike(shifted(0.3, 1.0, levels=2))
+
+
 def test_a_label_that_is_coarse_at_other_levels_proves_nothing(monkeypatch):
     data = shifted(0.3, 4.0, levels=12)
     clustered = np.isin(data.levels, (1, 6))  # here one state is visited, elsewhere two

@@ -249,7 +249,7 @@ def test_bernoulli_observations_are_finitely_many_bytes():
 
 def test_a_probability_outside_the_unit_interval_raises():
     for p in (-0.1, 1.1, np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"OneHotBernoulli: p must be in \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"OneHotBernoulli: p must be a number in \[0, 1\]"):
             OneHotBernoulli(3, 4, p)
 
 
@@ -309,7 +309,7 @@ def test_truncated_observations_are_bounded_and_others_are_not():
 
 def test_a_sigma_that_is_negative_or_not_finite_raises():
     for sigma in (-0.1, np.nan, np.inf):
-        with pytest.raises(ValueError, match="OneHotGaussian: sigma must be finite and >= 0"):
+        with pytest.raises(ValueError, match="OneHotGaussian: sigma must be a number >= 0"):
             OneHotGaussian(3, 4, sigma)
 
 

@@ -213,11 +213,11 @@ def test_an_integer_horizon_may_have_any_type():
 
 def test_a_switch_outside_the_unit_interval_raises():
     for lock, switch in itertools.product(LOCKS, (-0.1, 1.5, float("nan"), float("inf"))):
-        with pytest.raises(ValueError, match=r"switch must be in \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"switch must be a number in \[0, 1\]"):
             lock(horizon=3, switch=switch)
 
 
 def test_a_sigma_that_is_negative_or_not_finite_raises():
     for sigma in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="sigma must be finite and >= 0"):
+        with pytest.raises(ValueError, match="sigma must be a number >= 0"):
             lock_gaussian(horizon=3, sigma=sigma)

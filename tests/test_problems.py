@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 
@@ -118,17 +119,17 @@ WRONG = [
     (deep_sea, {"size": 1}, "size must be an integer >= 2"),
     (river_swim, {"n_states": 1}, "n_states must be an integer >= 2"),
     (random_block_mdp, {"successors": 0}, "successors must be an integer >= 1"),
-    (random_block_mdp, {"paying": 0.0}, r"paying must be in \(0, 1\], got 0.0"),
-    (random_block_mdp, {"paying": float("nan")}, r"paying must be in \(0, 1\]"),
+    (random_block_mdp, {"paying": 0.0}, r"paying must be a number in \(0, 1\], got 0.0"),
+    (random_block_mdp, {"paying": float("nan")}, r"paying must be a number in \(0, 1\]"),
     (random_block_mdp, {"horizon": 0}, "horizon must be an integer >= 1"),
     (random_block_mdp, {"emission": OneHotBernoulli(4, 2)}, "emission has 4 latent states"),
     (lock_digits, {"images": "both"}, "images must be 'train', 'test' or 'all', got 'both'"),
-    (lock_digits, {"switch": 1.5}, r"switch must be in \[0, 1\]"),
+    (lock_digits, {"switch": 1.5}, r"switch must be a number in \[0, 1\]"),
     (exogenous_lock, {"n_actions": 2}, "n_actions must be an integer >= 3"),
-    (exogenous_lock, {"flip": 1.1}, r"flip must be in \[0, 1\], got 1.1"),
-    (exogenous_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
+    (exogenous_lock, {"flip": 1.1}, r"flip must be a number in \[0, 1\], got 1.1"),
+    (exogenous_lock, {"sigma": -1.0}, "sigma must be a number >= 0"),
     (noisy_lock, {"noise": "odd"}, "noise must be one of 'round', .*, got 'odd'"),
-    (noisy_lock, {"sigma": 0.0}, "sigma must be finite and > 0"),
+    (noisy_lock, {"sigma": 0.0}, "sigma must be a number > 0"),
     (noisy_lock, {"dim": 2}, "dim must be an integer >= 3"),
     (exogenous_lock, {"n_bits": 0.5}, "n_bits must be an integer"),
     (noisy_chain, {"n_bits": 19}, "n_bits must be at least n_states = 20, got 19"),
@@ -136,7 +137,7 @@ WRONG = [
     (multi_maze, {"n_distractors": -1}, "n_distractors must be an integer >= 0, got -1"),
     (Mazes, {"n_distractors": 1, "controlled": 2}, "controlled must be from 0 to .* = 1, got 2"),
     (bidirectional_lock, {"horizon": 1}, "horizon must be an integer >= 2"),
-    (tasid_lock, {"sigma": -1.0}, "sigma must be finite and >= 0"),
+    (tasid_lock, {"sigma": -1.0}, "sigma must be a number >= 0"),
     (noisy_chain, {"horizon": 19}, "horizon must be at least n_states = 20, .* got 19"),
     (Digits, {"digits": [1, 1]}, "digits must be different"),
     (Digits, {"digits": [10]}, "digits must be from 0 to 9"),
@@ -160,6 +161,18 @@ def test_a_wrong_argument_raises_with_its_name():
     for make, kwargs, message in WRONG:
         with pytest.raises(ValueError, match=message):
             make(**kwargs)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_whatever_is_no_number_is_refused_with_the_name_of_the_argument(name):
+    make, kwargs = PROBLEMS[name]
+    defaults = {k: each.default for k, each in inspect.signature(make).parameters.items()}
+    numbers = [k for k, value in (defaults | kwargs).items() if type(value) in (int, float)]
+    assert "seed" in numbers
+    for argument in numbers:
+        for wrong in ("1", [1], float("nan"), 10**400, -(10**400)):
+            with pytest.raises(ValueError, match=argument):
+                make(**kwargs | {argument: wrong})
 
 
 # --- random problems ------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_another_seed_gives_another_combination_and_without_swaps_all_is_determi
     assert not np.array_equal(one, other)
     P = diabolical_lock(6, swap=0.0).transitions
     assert set(np.unique(P)) == {0.0, 1.0}
-    with pytest.raises(ValueError, match="swap must be in"):
+    with pytest.raises(ValueError, match="swap must be a number in"):
         comblock(5, swap=1.5)
     with pytest.raises(ValueError, match="n_actions must be an integer >= 2"):
         comblock(5, n_actions=1)

@@ -82,7 +82,7 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
     Raises
     ------
     InvalidParameterError
-        If the value is not an integer, or is smaller than `least`.
+        If the value is not an integer, is smaller than `least`, or does not fit in 64 bits.
     """
     try:
         whole = int(value)
@@ -91,6 +91,8 @@ def check_integer(name: str, value: Any, least: int = 0) -> int:
         good = False
     if not good:
         raise InvalidParameterError(f"{name} must be an integer >= {least}, got {value!r}")
+    if whole >= 2**63:
+        raise InvalidParameterError(f"{name} must be smaller than 2**63, got {value!r}")
     return whole
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.jit import inlined, jit
 from blockmdp.rng import child, draw, normal, uniform
 
@@ -238,8 +238,7 @@ class OneHotBernoulli(Emission):
     finite = True
 
     def __init__(self, n_states: int, n_bits: int, p: float = 0.5) -> None:
-        if not 0 <= p <= 1:
-            raise ValueError(f"OneHotBernoulli: p must be in [0, 1], got {p!r}")
+        check_number("OneHotBernoulli: p", p, 0, 1)
         check_integer("n_states", n_states, 1)
         check_integer("n_bits", n_bits)
         self.n_states, self.n_bits, self.p = n_states, n_bits, p
@@ -292,8 +291,7 @@ class OneHotGaussian(Emission):
     def __init__(
         self, n_states: int, n_extra: int, sigma: float, *, truncate: bool = False
     ) -> None:
-        if not 0 <= sigma < np.inf:
-            raise ValueError(f"OneHotGaussian: sigma must be finite and >= 0, got {sigma!r}")
+        check_number("OneHotGaussian: sigma", sigma, 0)
         check_integer("n_states", n_states, 1)
         check_integer("n_extra", n_extra)
         self.n_states, self.n_extra, self.sigma, self.truncate = n_states, n_extra, sigma, truncate
@@ -404,8 +402,7 @@ class StateAndLevel(Emission):
     def __init__(
         self, n_states: int, n_levels: int, sigma: float, *, noisy: int | None = None
     ) -> None:
-        if not 0 <= sigma < np.inf:
-            raise ValueError(f"StateAndLevel: sigma must be finite and >= 0, got {sigma!r}")
+        check_number("StateAndLevel: sigma", sigma, 0)
         self.n_states = check_integer("n_states", n_states, 1)
         self.n_levels: int = check_integer("n_levels", n_levels, 1)
         self.dim = self.n_states + self.n_levels
@@ -466,10 +463,8 @@ class ExogenousBits(Emission):
     def __init__(
         self, n_states: int, n_levels: int, n_bits: int, flip: float, sigma: float
     ) -> None:
-        if not 0 <= flip <= 1:
-            raise ValueError(f"ExogenousBits: flip must be in [0, 1], got {flip!r}")
-        if not 0 <= sigma < np.inf:
-            raise ValueError(f"ExogenousBits: sigma must be finite and >= 0, got {sigma!r}")
+        check_number("ExogenousBits: flip", flip, 0, 1)
+        check_number("ExogenousBits: sigma", sigma, 0)
         self.n_states = check_integer("n_states", n_states, 1)
         self.n_levels: int = check_integer("n_levels", n_levels, 1)
         self.n_bits = check_integer("n_bits", n_bits)

@@ -164,8 +164,7 @@ def solved_from(
     26
     """
     _check_samples(samples)
-    if not 0 < share <= 1:
-        raise ValueError(f"share must be a number in (0, 1], got {share!r}")
+    check_number("share", share, 0, 1, closed="right")
     best = mdp.optimal_value()
     good = best - (1 - share + 1e-9) * abs(best)  # values have rounding errors
     backwards = [snapshot.policy for snapshot in reversed(snapshots)]

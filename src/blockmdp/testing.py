@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from blockmdp import rng, streams
 from blockmdp.agents.tabular import Tabular
-from blockmdp.checks import check_integer
+from blockmdp.checks import check_integer, check_number
 from blockmdp.emissions import Emission
 from blockmdp.envs.locks import lock_bernoulli, lock_gaussian
 from blockmdp.jit import interpreted
@@ -351,7 +351,7 @@ class OracleCheck:
         ValueError
             If g is not below epsilon at the largest size.
         """
-        delta = _fraction("delta", self.delta if delta is None else delta)
+        delta = _check_delta(self.delta if delta is None else delta)
         if not epsilon > 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon!r}")
         g = self._quantile(delta)
@@ -491,7 +491,7 @@ def check_oracle(
     ns = _sizes(sizes)
     check_integer("seeds", seeds, 1)
     check_integer("samples", samples, 1)
-    _fraction("delta", delta)
+    _check_delta(delta)
     levels = problem.horizon + 1 if isinstance(problem, BlockMDP) else emission.n_levels
     check_integer("level", level, 0)
     if levels is not None and level >= levels:
@@ -569,7 +569,5 @@ def _distribution(weights: ArrayLike | None, S: int) -> NDArray[np.float64]:
     return mu
 
 
-def _fraction(name: str, value: float) -> float:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must be in (0, 1), got {value!r}")
-    return value
+def _check_delta(delta: float) -> float:
+    return check_number("delta", delta, 0, 1, closed="neither")

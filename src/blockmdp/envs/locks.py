@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer, check_size
+from blockmdp.checks import check_integer, check_number, check_size
 from blockmdp.emissions import Emission, OneHotBernoulli, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -120,8 +120,7 @@ def lock_gaussian(
 
 def make_lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> BlockMDP:
     """Return the lock with an emission."""
-    if not 0 <= switch <= 1:
-        raise ValueError(f"switch must be in [0, 1], got {switch!r}")
+    check_number("switch", switch, 0, 1)
     roles = _permutations(seed, H)
     P = np.zeros((H, 3, N_ACTIONS, 3))
     P[:, DEAD, :, DEAD] = 1.0

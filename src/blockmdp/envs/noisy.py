@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer, check_size
+from blockmdp.checks import check_integer, check_number, check_size
 from blockmdp.emissions import Emission, branches
 from blockmdp.envs.locks import N_ACTIONS, make_lock
 from blockmdp.mdp import BlockMDP
@@ -239,11 +239,10 @@ def noisy_lock(
     """
     H = check_integer("horizon", horizon, 1)
     check_size(H, 3, N_ACTIONS)
-    check_integer("dim", dim, 3)
+    dim = check_integer("dim", dim, 3)
     if noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {noise!r}")
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma must be finite and > 0, got {sigma!r}")
+    check_number("sigma", sigma, 0, closed="neither")
     key = rng.key(streams.problem(seed), 2**40)
     emission = NoisyCode(3, H + 1, noise, dim, sigma, key)
     return make_lock("NoisyLock", H, switch, seed, emission)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer, check_size
+from blockmdp.checks import check_integer, check_number, check_size
 from blockmdp.emissions import Emission, OneHotGaussian
 from blockmdp.mdp import BlockMDP
 
@@ -73,8 +73,7 @@ def random_block_mdp(
     check_size(H, S, A)
     k = check_integer("successors", successors, 1)
     k = min(k, S)
-    if not 0 < paying <= 1:
-        raise ValueError(f"paying must be in (0, 1], got {paying!r}")
+    check_number("paying", paying, 0, 1, closed="right")
     if emission is None:
         emission = OneHotGaussian(S, H, 0.1)
     P, reachable = _transitions(H, S, A, k, seed)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import check_integer, check_size
+from blockmdp.checks import check_integer, check_number, check_size
 from blockmdp.emissions import Hadamard, StateAndLevel
 from blockmdp.mdp import BlockMDP
 
@@ -243,8 +243,7 @@ def _lock(
     """Return the transitions (H, 3, A, 3), and the good actions of the live states (H, 2)."""
     A = check_integer("n_actions", n_actions, 2)
     check_size(H, 3, A)
-    if not 0 <= swap <= 1:
-        raise ValueError(f"swap must be in [0, 1], got {swap!r}")
+    check_number("swap", swap, 0, 1)
     keys = rng.children(key, 0, H * len(LIVE))
     good = (rng.uniforms(keys, 1)[:, 0] * A).astype(np.int64).reshape(H, len(LIVE))
     P = np.zeros((H, 3, A, 3))

@@ -28,10 +28,12 @@ from blockmdp import (
     Tabular,
     lock_bernoulli,
     lock_gaussian,
+    rng,
 )
 from blockmdp.decoders import TableDecoder
 from blockmdp.envs import BlockMDPEnv, BlockMDPVectorEnv
 from blockmdp.jit import interpreted
+from blockmdp.loop import act_each, choice_key
 from blockmdp.policy import Policy
 from blockmdp.simulators import BlockSimulator, GymSimulator, VectorSimulator, make_simulator
 from blockmdp.simulators.rollout import choose_each, choose_one
@@ -700,10 +702,29 @@ def test_a_second_fit_does_not_change_the_results_of_the_first():
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 1000))
 @settings(deadline=None)
 def test_actions_of_copies_at_different_levels_are_those_of_each_alone(n, A, seed):
+    H, S = 9, 4
     random = np.random.default_rng(seed)
-    pi, levels = random.dirichlet(np.ones(A), n), random.integers(9, size=n)
+    pi, levels, labels = random.dirichlet(np.ones(A), (H, S)), *random.integers(H, size=(2, n))
     keys = random.integers(1 << 60, size=n).astype(np.uint64)
-    found = choose_each(pi, keys, levels)
-    assert np.array_equal(found, interpreted(choose_each)(pi, keys, levels))
-    alone = [choose_one(pi[i : i + 1], 0, keys[i], levels[i]) for i in range(n)]
+    found = choose_each(pi, levels, labels, keys)
+    assert np.array_equal(found, interpreted(choose_each)(pi, levels, labels, keys))
+    more = np.concatenate([pi, np.full((H, H - S, A), 1 / A)], axis=1)  # for labels not in pi
+    alone = [choose_one(more[h], s, c, h) for h, s, c in zip(levels, labels, keys)]
+    assert found.tolist() == alone
+
+
+@given(st.integers(1, 6), st.integers(0, 1000))
+@settings(deadline=None)
+def test_a_learner_acts_in_copies_as_it_does_in_each_alone(n, seed):
+    random = np.random.default_rng(seed)
+    learner = QLearning()
+    tables = learner.tables(9, 4, 3, 100)
+    tables.q[:] = random.integers(3, size=tables.q.shape)  # with ties
+    k, levels, labels = (random.integers(most, size=n) for most in (100, 9, 4))
+    agent_key = np.uint64(seed)
+    arguments = tables, k, levels, labels, rng.children(agent_key, 0, 100)[k]
+    found = act_each(learner.act, *arguments)
+    assert np.array_equal(found, interpreted(act_each)(learner.act, *arguments))
+    each = zip(k.tolist(), levels.tolist(), labels.tolist())
+    alone = [learner.act(tables, k, h, s, choice_key(agent_key, k, h)) for k, h, s in each]
     assert found.tolist() == alone

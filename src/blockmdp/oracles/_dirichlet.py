@@ -153,12 +153,14 @@ def evidence(model, clusters, square):
     n = 0
     total = 0.0
     within = square
+    squares = np.zeros(len(counts))  # of the sums
     for k in range(len(counts)):
         if counts[k] > 0:
             n += counts[k]
             total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
             if not model.bits:
-                within -= dot_rows(sums, k, sums, k) / counts[k]
+                squares[k] = dot_rows(sums, k, sums, k)
+                within -= squares[k] / counts[k]
     if model.bits:
         score, best_model = evidence_of_bits(model, clusters)
         return total + score, best_model
@@ -168,7 +170,7 @@ def evidence(model, clusters, square):
     used = np.flatnonzero(counts)
     U = len(used)
     if U > MANY:
-        best, best_ratio, best_noise = search_ratio(model, clusters, used, n, within)
+        best, best_ratio, best_noise = search_ratio(model, clusters, squares, used, n, within)
         return total + best, with_noise(model, model.dim, best_ratio, best_noise)
     products = np.empty((U, U))
     for a in range(U):
@@ -264,21 +266,23 @@ def with_noise(model, dim, ratio, noise):
 
 
 @jit
-def search_ratio(model, clusters, used, n, within):
+def search_ratio(model, clusters, squares, used, n, within):
     """Return the evidence of the means, the best ratio and its noise, for many labels.
 
     The search begins with the model's ratio, and goes up and down from it as long as that is
     better. This takes fewer steps than trying all ratios, and each takes U d of them, not U^2.
 
-    used: (U,) labels in use. n: number of rows. within: sum of squares around the labels' means.
+    squares: (K,) of the labels' sums. used: (U,) labels in use. n: number of rows. within: sum of
+    squares around the labels' means.
     """
     i = 0
     while i + 1 < len(RATIOS) and RATIOS[i + 1] <= model.ratio:
         i += 1
-    best, noise = score_ratio(model, clusters, used, n, within, RATIOS[i])
+    best, noise = score_ratio(model, clusters, squares, used, n, within, RATIOS[i])
     for step in (1, -1):
         while 0 <= i + step < len(RATIOS):
-            other, its_noise = score_ratio(model, clusters, used, n, within, RATIOS[i + step])
+            ratio = RATIOS[i + step]
+            other, its_noise = score_ratio(model, clusters, squares, used, n, within, ratio)
             if other <= best:
                 break
             best = other
@@ -288,7 +292,7 @@ def search_ratio(model, clusters, used, n, within):
 
 
 @jit
-def score_ratio(model, clusters, used, n, within, ratio):
+def score_ratio(model, clusters, squares, used, n, within, ratio):
     """Return the evidence of the means for one ratio, and its noise."""
     counts, sums = clusters
     d = sums.shape[1]
@@ -300,7 +304,7 @@ def score_ratio(model, clusters, used, n, within, ratio):
         spread = 1.0 + ratio * counts[k]
         weights += counts[k] / spread
         logs += math.log(spread)
-        between += dot_rows(sums, k, sums, k) / (counts[k] * spread)
+        between += squares[k] / (counts[k] * spread)
         for j in range(d):
             mean[j] += sums[k, j] / spread
     between -= dot(mean, mean) / weights

@@ -68,11 +68,19 @@ def choose(pi: Floats, which: Integers, labels: Integers, c: Keys, h: int) -> In
 
 
 @jit
-def choose_each(pi: Floats, c: Keys, levels: Integers) -> Integers:
-    """Draw an action (n,) from each row of pi (n, A); row i is at level levels[i]."""
-    a = np.empty(len(pi), np.int64)
-    for i in range(len(pi)):
-        a[i] = choose_one(pi, i, c[i], levels[i])
+def choose_each(pi: Floats, levels: Integers, labels: Integers, c: Keys) -> Integers:
+    """Draw an action (n,) for each label; they are at any levels. New labels get random actions.
+
+    pi: (H, labels, A). levels, labels, c: (n,).
+    """
+    A = pi.shape[2]
+    any_action = np.full((1, A), 1 / A)
+    a = np.empty(len(labels), np.int64)
+    for i in range(len(labels)):
+        if labels[i] < pi.shape[1]:
+            a[i] = choose_one(pi[levels[i]], labels[i], c[i], levels[i])
+        else:
+            a[i] = choose_one(any_action, 0, c[i], levels[i])
     return a
 
 

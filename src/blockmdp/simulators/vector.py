@@ -177,18 +177,15 @@ class VectorSimulator(Simulator):
                 labels[rows] = decode_rows(policies, follows, h, x[rows], states)
             return labels
 
-        def probabilities(policy: int, level: int, label: int) -> NDArray[np.float64]:
-            pi = policies[policy].pi[level]
-            return pi[label] if label < len(pi) else np.full(pi.shape[1], 1 / pi.shape[1])
-
         def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> Any:
-            levels, pi = copies.level[rows], policies[0].pi
-            if len(policies) == 1 and np.count_nonzero(labels >= pi.shape[1]) == 0:
-                pi = pi[levels, labels]
-            else:
-                follows = which[copies.number[rows]].tolist()
-                pi = np.array(list(map(probabilities, follows, levels.tolist(), labels.tolist())))
-            return choose_each(pi, copies.key[rows], levels)
+            levels, keys = copies.level[rows], copies.key[rows]
+            if len(policies) == 1:
+                return choose_each(policies[0].pi, levels, labels, keys)
+            actions, follows = np.empty_like(labels), which[copies.number[rows]]
+            for i in np.unique(follows):
+                of = follows == i
+                actions[of] = choose_each(policies[i].pi, levels[of], labels[of], keys[of])
+            return actions
 
         def end(copies: _Copies, i: int, early: bool) -> None:
             k, h = copies.number[i], copies.level[i]
@@ -276,7 +273,8 @@ class VectorSimulator(Simulator):
                 rows = np.flatnonzero((number >= 0) & ~over)
                 active = slice(None) if len(rows) == n else rows  # a slice is faster
                 last = int(start.min()) + self.horizon  # step before which no episode is too long
-            actions[now] = 0
+            if len(rows) < n:
+                actions[now] = 0
             if len(rows):
                 actions[now, active] = act(copies, active, labels[now, active])
             x, r, terminated, truncated, info = self.env.step(actions[now] + self._first_action)
@@ -296,8 +294,8 @@ class VectorSimulator(Simulator):
             labels[t % T] = label(copies, x, info)
             if keep_x:
                 seen = np.asarray(x)
-                dtype = np.result_type(copies.x, seen)
-                if dtype != copies.x.dtype:
+                if seen.dtype != copies.x.dtype:
+                    dtype = np.result_type(copies.x, seen)
                     copies = copies._replace(x=copies.x.astype(dtype))
                 copies.x[t % T] = seen
             changed = bool(np.count_nonzero(over) or np.count_nonzero(begins))

@@ -213,6 +213,8 @@ def test_an_action_is_known_after_one_trial():
     m = second_action_pays()
     fits = [bm.PCID(n=1).fit(m, episodes=1, seed=seed) for seed in range(8)]
     assert {fit.policy_.pi[0, 0, 1] for fit in fits} == {0.5, 1.0}  # the other was tried, or this
+    for fit in fits:  # also where no action was tried
+        assert (fit.transitions_.sum(axis=3) == 1.0).all()
 
 
 def test_a_level_that_no_episode_reaches_has_one_label():

@@ -61,6 +61,7 @@ def test_a_small_shift_between_levels_is_seen_however_far_apart_states_are():
 def test_two_levels_are_enough():
     assert surely_alike(shifted(0.0, 1.0, levels=2))
     assert not surely_alike(shifted(0.3, 1.0, levels=2))
+    assert not surely_alike(shifted(0.0, 1.0, levels=1))
 
 
 def test_a_label_that_is_coarse_at_other_levels_proves_nothing(monkeypatch):

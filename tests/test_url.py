@@ -200,6 +200,7 @@ def test_theory_says_which_condition_of_the_proof_fails():
     for learner, label_error, delta_1, what in (
         (None, 0.05, 0.01, r"= 0.23 must be at most 0.1 \(Lemma 1\)"),
         (None, 0.01, 0.01, r"= 9.21 must be less than 1/2 \(Lemma 2\)"),
+        (None, 0.0006, 0.01, r"= 0.553 must be less than 1/2 \(Lemma 2\)"),
         (OracleQ(), None, 0.01, r"OracleQ.* not known to be \(epsilon, delta\)-correct \(Def"),
         (UCBVITheory(scale=0.1), None, 0.01, "Definition 2"),
     ):

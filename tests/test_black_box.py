@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from blockmdp import URL, OracleQ, QLearning, Tabular, load
+from blockmdp import PCID, UCBVI, URL, OnlineURL, OracleQ, QLearning, Tabular, load
+from blockmdp.decoders import TableDecoder
+from blockmdp.jit import inlined
 from blockmdp.oracles import gmm, pca_dbscan_svm, pca_kmeans
 from blockmdp.simulators import GymSimulator
 from blockmdp.url import TSR
@@ -237,8 +239,122 @@ def test_actions_are_counted_from_where_the_environment_does():
         def action(self, action):
             return action - 10
 
-    one, other = (quick().fit(env, 50, seed=1) for env in (Noisy(lake()), Shifted(Noisy(lake()))))
+    one = quick().fit(Noisy(lake()), 50, seed=1)
+    with pytest.warns(UserWarning, match="counts its actions from 10, but `act` from 0"):
+        other = quick().fit(Shifted(Noisy(lake())), 50, seed=1)
     assert np.array_equal(one.returns_, other.returns_)
+
+
+# --- environments that are not as they say --------------------------------------------------------
+class Ring(gym.Env):
+    """Three places in a circle. The last of them pays, and an episode has five steps."""
+
+    observation_space, action_space = gym.spaces.MultiBinary(12), gym.spaces.Discrete(2)
+
+    def __init__(self, first=np.int8, then=np.int64, **more):
+        self.first, self.then, self.more = first, then, more
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.steps = 0
+        return np.zeros(12, self.first), {}
+
+    def step(self, action):
+        self.place, self.steps = (self.place + int(action)) % 3, self.steps + 1
+        x = np.array([0] * self.place + [1] * (12 - self.place), self.then)
+        reward = self.more.get("reward", float(self.place == 2))
+        info = {"latent_state": self.more["state"]} if "state" in self.more else {}
+        return self.more.get("x", x), reward, False, self.steps >= 5, info
+
+
+@pytest.mark.parametrize("by_level", [True, False])
+def test_a_table_of_observations_does_not_mind_another_dtype(by_level):
+    def fitted(*types):
+        agent = Tabular(UCBVI(v_max=5), on="observation", by_level=by_level)
+        return agent.fit(Ring(*types), 300, horizon=5)
+
+    one, other = fitted(), fitted(np.int64, np.int64)
+    assert np.array_equal(one.returns_, other.returns_)
+    env, total = Ring(), 0.0
+    x, _ = env.reset()
+    for h in range(5):
+        x, r, *_ = env.step(one.act(x, h))
+        total += r
+    assert total == one.returns_[-50:].mean() == 4.0
+
+
+def test_observations_that_do_not_fit_into_a_table_are_refused():
+    agent = Tabular(on="observation", by_level=False)
+    with pytest.raises(ValueError, match="dtype float64 and do not fit into int8, the dtype of"):
+        agent.fit(Ring(x=np.full(12, 0.5)), 5, horizon=5)
+    table = TableDecoder(horizon=1)
+    table.decode(np.array([0]), np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="an observation has 40 numbers, but others had 3"):
+        table.decode(np.array([1]), np.zeros((1, 40)))
+
+
+AGENTS = [URL(kmeans(3), OracleQ(), batch=5), OnlineURL(), PCID(n=5), Tabular(on="observation")]
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: type(agent).__name__)
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"x": np.ones(40)}, r"observation of shape \(40,\), but its .* space has shape \(12,\)"),
+        ({"x": [[1.0], [1.0, 2.0]]}, r"observations must be arrays, but .* returned \[\[1.0\]"),
+        ({"x": np.full(12, np.nan)}, "observations must be finite numbers"),
+        ({"reward": None}, "rewards must be numbers, but .* returned None"),
+        ({"reward": np.ones(2)}, "rewards must be numbers, but .* returned array"),
+        ({"reward": np.nan}, "rewards must be finite, but .* returned nan"),
+    ],
+)
+def test_an_environment_that_returns_nonsense_is_named(agent, more, message):
+    with pytest.raises(ValueError, match=message):
+        agent.fit(Ring(**more), 5, horizon=5)
+
+
+class States(gym.Wrapper):
+    """Reports what it is told as the latent state."""
+
+    def __init__(self, env, state):
+        super().__init__(env)
+        self.state = state
+
+    def reset(self, **options):
+        x, _ = self.env.reset(**options)
+        return x, {} if self.state is None else {"latent_state": self.state}
+
+    def step(self, action):
+        *rest, _ = self.env.step(action)
+        return *rest, {} if self.state is None else {"latent_state": self.state}
+
+
+@pytest.mark.parametrize("state", [-1, -(10**8), 1.7, "a"])
+def test_latent_states_are_whole_numbers_from_0_on(state):
+    for env in (States(lake(), state), gym.vector.SyncVectorEnv([lambda: States(lake(), state)])):
+        with pytest.raises(ValueError, match=r"states must be integers >= 0, but .* reports"):
+            Tabular().fit(env, 5, horizon=10)
+
+
+def test_every_copy_must_report_its_latent_state():
+    envs = gym.vector.SyncVectorEnv([lambda: States(lake(), 1), lambda: States(lake(), None)])
+    with pytest.raises(ValueError, match="does not report its latent state"):
+        Tabular().fit(envs, 5, horizon=10)
+
+
+class Wild(OracleQ):
+    act = staticmethod(inlined(lambda tables, k, h, s, key: 900000))
+
+
+class Mild(OracleQ):
+    act = staticmethod(lambda tables, k, h, s, key: -1)
+
+
+@pytest.mark.parametrize("learner", [Wild(), Mild()])
+def test_an_action_that_does_not_exist_is_not_taken(learner):
+    for env in (Ring(), gym.vector.SyncVectorEnv([Ring] * 3)):
+        with pytest.raises(ValueError, match="returned an action that does not exist"):
+            Tabular(learner, on="observation").fit(env, 5, horizon=5)
 
 
 # --- many copies at once --------------------------------------------------------------------------

@@ -326,5 +326,5 @@ def test_the_first_observations_decide_the_type_of_a_table():
     levels = np.zeros(2, np.int64)
     table.decode(levels[:0], np.zeros((0, 1)))
     table.decode(levels, np.array([[1], [2]], np.int8))
-    table.decode(levels, np.array([[1.5], [2.5]]))
+    assert table.decode(levels, np.array([[3.0], [1.0]])).tolist() == [2, 0]
     assert table.frozen().dtype == np.int8

@@ -722,7 +722,7 @@ def test_a_learner_acts_in_copies_as_it_does_in_each_alone(n, seed):
     tables.q[:] = random.integers(3, size=tables.q.shape)  # with ties
     k, levels, labels = (random.integers(most, size=n) for most in (100, 9, 4))
     agent_key = np.uint64(seed)
-    arguments = tables, k, levels, labels, rng.children(agent_key, 0, 100)[k]
+    arguments = tables, k, levels, labels, rng.children(agent_key, 0, 100)[k], 3
     found = act_each(learner.act, *arguments)
     assert np.array_equal(found, interpreted(act_each)(learner.act, *arguments))
     each = zip(k.tolist(), levels.tolist(), labels.tolist())

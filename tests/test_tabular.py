@@ -272,7 +272,8 @@ def test_a_horizon_that_is_no_positive_whole_number_is_refused(horizon):
 
 def test_actions_that_do_not_start_at_zero_are_shifted():
     agent = Tabular(OracleQ(lr=0.5, v_max=2.0), on="observation")
-    agent.fit(limited(Corridor(3, start=5), 4), 300, seed=0)
+    with pytest.warns(UserWarning, match="add 5 to what `act` returns"):
+        agent.fit(limited(Corridor(3, start=5), 4), 300, seed=0)
     assert agent.returns_[-50:].mean() > 0.9
 
 

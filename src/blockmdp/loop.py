@@ -209,6 +209,7 @@ def act_each(
     levels: NDArray[np.int64],
     labels: NDArray[np.int64],
     keys: NDArray[np.uint64],
+    n_actions: int,
 ) -> NDArray[np.int64]:
     """Let a learner choose the next actions of n episodes that run at the same time.
 
@@ -222,6 +223,8 @@ def act_each(
         Episodes, their levels, and the labels that they show.
     keys : ndarray of shape (n,)
         Keys of the choices of each episode.
+    n_actions : int
+        Number of actions.
 
     Returns
     -------
@@ -232,6 +235,8 @@ def act_each(
     for i in range(len(k)):
         h = int(levels[i])
         actions[i] = act(tables, int(k[i]), h, int(labels[i]), np.uint64(step(keys[i], h)))
+        if not 0 <= actions[i] < n_actions:
+            raise ValueError("act of the learner returned an action that does not exist")
     return actions
 
 

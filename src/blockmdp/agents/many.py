@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -85,11 +87,14 @@ def fit_many(
         with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
             if why:
                 options: dict[str, Any] = {"record": record, "engine": "compiled"}
+                running: set[int] = set()  # threads
                 fits = [
-                    pool.submit(_fit, kept, partial(one.fit, mdp, episodes, seed, **options))
+                    pool.submit(
+                        _fit, running, kept, partial(one.fit, mdp, episodes, seed, **options)
+                    )
                     for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
                 ]
-                agents = _results(dict(enumerate(fits)))
+                agents = _results(dict(enumerate(fits)), running)
             else:
                 simulators = [
                     one._simulator(mdp, seed, "compiled", None, record)
@@ -104,14 +109,21 @@ def fit_many(
     return agents
 
 
-def _fit(messages: list[str], fit: Callable[[], A]) -> A:
+def _fit(running: set[int], messages: list[str], fit: Callable[[], A]) -> A:
     """Fit an agent, and keep its warnings: a warning from a thread does not say which fit it is."""
-    with keep_warnings(messages):
-        return fit()
+    thread = threading.get_ident()
+    running.add(thread)
+    try:
+        with keep_warnings(messages):
+            return fit()
+    finally:
+        running.discard(thread)
 
 
-def _results(fits: Mapping[int, Future[T]]) -> list[T]:
-    """Return the results of fits; if one fails, or Ctrl-C comes, the others are not begun."""
+def _results(fits: Mapping[int, Future[T]], running: Iterable[int] = ()) -> list[T]:
+    """Return the results of fits. If one fails, or Ctrl-C comes, the others are not begun, and
+    those that run in other threads end.
+    """
     try:
         wait(fits.values(), return_when=FIRST_EXCEPTION)
         for i, fit in fits.items():
@@ -119,9 +131,13 @@ def _results(fits: Mapping[int, Future[T]]) -> list[T]:
                 error.add_note(f"this happened in fit {i} of fit_many, counted from 0")
                 raise error
         return [fit.result() for fit in fits.values()]
-    finally:
+    except BaseException:
         for fit in fits.values():
             fit.cancel()
+        for thread in list(running):  # at the next line of Python that it runs
+            stop = ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), stop)
+        raise
 
 
 def _aligned(agent: Any, problems: Any, seeds: Any) -> tuple[list[Any], ...]:

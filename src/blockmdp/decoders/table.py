@@ -45,7 +45,8 @@ class TableDecoder:
 
     def __init__(self, horizon: int, *, by_level: bool = True) -> None:
         self._levels = [_Rows() for _ in range(horizon + 1 if by_level else 1)]
-        self._dtype: np.dtype[Any] | None = None  # of the observations
+        self._dtype: np.dtype[Any] | None = None  # of the first observations
+        self._size = 0  # of each
 
     @property
     def n_labels(self) -> int:
@@ -66,13 +67,35 @@ class TableDecoder:
         -------
         ndarray of shape (n,)
             Their labels.
+
+        Raises
+        ------
+        ValueError
+            If they have another size than the first ones, or do not fit into their dtype.
         """
-        if self._dtype is None and len(x):
-            self._dtype = x.dtype
+        if len(x) == 0:
+            return np.zeros(0, np.int32)
+        if self._dtype is None:
+            self._dtype, self._size = x.dtype, x[0].size
+        if x[0].size != self._size:
+            raise ValueError(f"an observation has {x[0].size} numbers, but others had {self._size}")
+        if x.dtype != self._dtype:
+            x = self._same_type(x)
         numbers = np.empty(len(x), np.int32)
         for h, rows in _tables(self._levels, levels):
             numbers[rows] = self._levels[h].add(_words(x[rows]))
         return numbers
+
+    def _same_type(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return observations with the dtype of the first; equal ones must have equal bytes."""
+        with np.errstate(invalid="ignore"):
+            same_type = x.astype(self._dtype)
+        if not np.array_equal(same_type, x):
+            raise ValueError(
+                f"observations have dtype {x.dtype} and do not fit into {self._dtype}, the dtype "
+                "of the first: let the environment return one dtype"
+            )
+        return same_type
 
     def frozen(self) -> FrozenTable:
         """Return the table as it is now.

@@ -120,7 +120,7 @@ def lock_gaussian(
 
 def make_lock(name: str, H: int, switch: float, seed: int, emission: Emission) -> BlockMDP:
     """Return the lock with an emission."""
-    check_number("switch", switch, 0, 1)
+    switch = check_number("switch", switch, 0, 1)
     roles = _permutations(seed, H)
     P = np.zeros((H, 3, N_ACTIONS, 3))
     P[:, DEAD, :, DEAD] = 1.0

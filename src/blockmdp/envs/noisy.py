@@ -242,7 +242,7 @@ def noisy_lock(
     dim = check_integer("dim", dim, 3)
     if noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {noise!r}")
-    check_number("sigma", sigma, 0, closed="neither")
+    sigma = check_number("sigma", sigma, 0, closed="neither")
     key = rng.key(streams.problem(seed), 2**40)
     emission = NoisyCode(3, H + 1, noise, dim, sigma, key)
     return make_lock("NoisyLock", H, switch, seed, emission)

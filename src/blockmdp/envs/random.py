@@ -73,7 +73,7 @@ def random_block_mdp(
     check_size(H, S, A)
     k = check_integer("successors", successors, 1)
     k = min(k, S)
-    check_number("paying", paying, 0, 1, closed="right")
+    paying = check_number("paying", paying, 0, 1, closed="right")
     if emission is None:
         emission = OneHotGaussian(S, H, 0.1)
     P, reachable = _transitions(H, S, A, k, seed)

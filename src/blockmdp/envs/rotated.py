@@ -243,7 +243,7 @@ def _lock(
     """Return the transitions (H, 3, A, 3), and the good actions of the live states (H, 2)."""
     A = check_integer("n_actions", n_actions, 2)
     check_size(H, 3, A)
-    check_number("swap", swap, 0, 1)
+    swap = check_number("swap", swap, 0, 1)
     keys = rng.children(key, 0, H * len(LIVE))
     good = (rng.uniforms(keys, 1)[:, 0] * A).astype(np.int64).reshape(H, len(LIVE))
     P = np.zeros((H, 3, A, 3))

@@ -252,6 +252,10 @@ def parameters(kind: str, name: str) -> tuple[dict[str, tuple[Any, Any]], bool]:
     return named, any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
 
 
+def _in_toml(default: Any) -> str:
+    return json.dumps("none" if default is None else default, default=str)
+
+
 def describe(kinds: str | None = None) -> str:
     """Return a text that lists all built-in parts, or those of one kind, such as "learners": each
     with a summary and its parameters.
@@ -265,7 +269,7 @@ def describe(kinds: str | None = None) -> str:
             first = (inspect.getdoc(find(kind, name, kind)) or "").partition("\n\n")[0]
             known, _ = parameters(kind, name)
             words = ", ".join(
-                f"{key} = {json.dumps('none' if default is None else default, default=str)}"
+                key if default is inspect.Parameter.empty else f"{key} = {_in_toml(default)}"
                 for key, (_, default) in known.items()
                 if not (kind == "problem" and key == "seed")
             )

@@ -314,7 +314,7 @@ class InductiveClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.clusterer_ = clone(self.clusterer)
         labels = self.clusterer_.fit_predict(X)
         self.labels_ = check_labels(labels, len(X), self.clusterer_, "fit_predict")
-        kept = self.labels_ >= 0
+        kept = self.labels_ != -1
         self.classes_, self.labels_[kept] = np.unique(self.labels_[kept], return_inverse=True)
         self.n_labels_ = max(len(self.classes_), 1)
         self.classifier_ = None
@@ -706,7 +706,7 @@ def _labels(estimator: Any, x: NDArray[Any], *, go_on: bool) -> tuple[NDArray[np
     labels = last.labels_
     labels = check_labels(labels, len(x), last, "labels_")
     if isinstance(last, InductiveClusterer):
-        labels = labels[labels >= 0]  # it never predicts noise
+        labels = labels[labels != -1]  # it never predicts noise
     return labels, int(last.n_labels_)
 
 
@@ -719,13 +719,14 @@ def _numbering(
     there are, or uses -1 for noise, there is one more label for these.
     """
     last = _last_step(estimator)
-    found = used[used >= 0]
-    has_gaps = int(found.max(initial=-1)) >= max(len(found), n_stated)
+    found = used[used != -1]
+    largest, is_negative = int(found.max(initial=-1)), bool(np.any(found < 0))
+    has_gaps = is_negative or largest >= max(len(found), n_stated)
     states_all = hasattr(last, "n_labels_") or (
         n_stated > 0 and type(last).__module__.startswith("sklearn.")
     )
     others = 0 if states_all and len(found) == len(used) else 1
-    n_labels = max(len(found) if has_gaps else int(found.max(initial=-1)) + 1, n_stated) + others
+    n_labels = max(len(found) if has_gaps else largest + 1, n_stated) + others
     return n_labels, tuple(found.tolist()) if has_gaps else ()
 
 

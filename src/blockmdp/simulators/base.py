@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp import rng, streams
-from blockmdp.checks import warn
+from blockmdp.checks import check_finite, warn
 from blockmdp.decoders import Decoder, TableDecoder, decode_mixture
 from blockmdp.history import MANY, Snapshot, next_checkpoint
 from blockmdp.learners.base import Learner
@@ -377,13 +377,18 @@ def decode_rows(
 
 
 def latent_states(info: dict[str, Any], env: Any) -> Any:
-    """Return the latent states that an environment reports; raise ValueError if there are none."""
-    if "latent_state" not in info:
+    """Return the latent states that an environment reports; raise ValueError if there are none, or
+    not one of each copy, or if they are not integers >= 0.
+    """
+    if "latent_state" not in info or not np.all(info.get("_latent_state", True)):
         raise ValueError(
             f"{env} does not report its latent state: info has no 'latent_state'. Learn from "
             "observations instead"
         )
-    return info["latent_state"]
+    states = np.asarray(info["latent_state"])
+    if states.dtype.kind not in "ui" or np.count_nonzero(states < 0):
+        raise ValueError(f"latent states must be integers >= 0, but {env} reports {states}")
+    return states
 
 
 def check_observations(space: gym.Space[Any], env: Any) -> None:
@@ -395,10 +400,42 @@ def check_observations(space: gym.Space[Any], env: Any) -> None:
         )
 
 
+def check_observation(x: Any, shape: tuple[int, ...], env: Any) -> NDArray[Any]:
+    """Return an observation as an array; raise ValueError if it is not one of finite numbers, or
+    has another size than the space of an environment says.
+    """
+    try:
+        array = np.asarray(x)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"observations must be arrays, but {env} returned {x!r}") from None
+    check_finite(array)
+    if array.size != math.prod(shape):
+        raise ValueError(
+            f"{env} returned an observation of shape {array.shape}, but its observation space has "
+            f"shape {shape}"
+        )
+    return array
+
+
 def check_reward(r: Any, env: Any) -> None:
     """Raise ValueError for a reward that is not a finite number."""
-    if not math.isfinite(r):
+    try:
+        is_finite = math.isfinite(r)
+    except TypeError:
+        raise ValueError(f"rewards must be numbers, but {env} returned {r!r}") from None
+    if not is_finite:
         raise ValueError(f"rewards must be finite, but {env} returned {r}")
+
+
+def first_action(space: gym.spaces.Discrete, env: Any) -> int:
+    """Return what an environment calls its first action, and warn if that is not 0."""
+    first = int(space.start)
+    if first:
+        warn(
+            f"{env} counts its actions from {first}, but `act` from 0: to play, add {first} to "
+            "what `act` returns"
+        )
+    return first
 
 
 def _check_seed(seed: int) -> int:

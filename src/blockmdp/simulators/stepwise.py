@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp import rng
 from blockmdp.decoders import Decoder
@@ -16,8 +17,10 @@ from blockmdp.policy import Policy, with_labels
 from blockmdp.simulators.base import (
     LearnerRun,
     Simulator,
+    check_observation,
     check_observations,
     check_reward,
+    first_action,
     latent_states,
 )
 from blockmdp.simulators.rollout import choose_one
@@ -48,7 +51,7 @@ class GymSimulator(Simulator):
         self.n_actions = int(env.action_space.n)
         self.horizon = horizon or horizon_of(env)
         self.observation_shape = tuple(env.observation_space.shape or ())
-        self._first_action = int(env.action_space.start)
+        self._first_action = first_action(env.action_space, env)
         self._fresh = True
 
     def state(self) -> dict[str, Any]:
@@ -94,6 +97,8 @@ class GymSimulator(Simulator):
                     seen.add(h, x)
                 key = choice_key(run.key, run.k, h)
                 a = int(learner.act(run.tables, run.k, h, s, key))
+                if not 0 <= a < self.n_actions:
+                    raise ValueError("act of the learner returned an action that does not exist")
                 x, r, done, early, info = self._step(h, a)
                 s_next = -1 if early else self._label(run, decoder, h + 1, x, info)
                 learner.update(run.tables, h, s, a, r, s_next)
@@ -129,14 +134,14 @@ class GymSimulator(Simulator):
         for i in range(n):
             policy = policies[which[i]]
             xh, info = self._reset()
-            rows, h, done = [np.array(xh)], 0, False
+            rows, h, done = [self._array(xh).copy()], 0, False
             while not done:
                 self._check_level(h)
                 label = self._decode(policy.decoder, h, xh, info)
                 pi = with_labels(policy.pi[h], label + 1)
                 actions[i, h] = choose_one(pi, label, c[i], h)
                 xh, rewards[i, h], done, _, info = self._step(h, int(actions[i, h]))
-                rows.append(np.array(xh))  # a copy: some environments reuse one array
+                rows.append(self._array(xh).copy())  # some environments reuse one array
                 h += 1
             lengths[i] = h
             if keep_x:
@@ -178,8 +183,11 @@ class GymSimulator(Simulator):
     def _decode(self, decoder: Decoder | None, level: int, x: Any, info: dict[str, Any]) -> int:
         """Return the label of an observation; without a decoder, the latent state."""
         if decoder is not None:
-            return int(decoder.decode(np.array([level]), np.asarray(x)[None])[0])
+            return int(decoder.decode(np.array([level]), self._array(x)[None])[0])
         return int(latent_states(info, self.env))
+
+    def _array(self, x: Any) -> NDArray[Any]:
+        return check_observation(x, self.observation_shape, self.env)
 
 
 class _Seen:

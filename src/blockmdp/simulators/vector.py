@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from blockmdp import rng
+from blockmdp.checks import check_finite
 from blockmdp.decoders import Decoder
 from blockmdp.envs.gym import BlockMDPVectorEnv
 from blockmdp.jit import interpreted
@@ -29,6 +30,7 @@ from blockmdp.simulators.base import (
     check_observations,
     check_reward,
     decode_rows,
+    first_action,
     latent_states,
 )
 from blockmdp.simulators.rollout import choose_each
@@ -97,7 +99,7 @@ class VectorSimulator(Simulator):
             raise ValueError(f"{envs} does not state its longest episode: set horizon in fit")
         self.horizon, self.n_actions, self.at_once = int(limit), int(space.n), int(envs.num_envs)
         self.observation_shape = tuple(envs.single_observation_space.shape or ())
-        self._first_action = int(space.start)
+        self._first_action = first_action(space, envs)
         self._fresh = True
 
     def state(self) -> dict[str, Any]:
@@ -125,12 +127,13 @@ class VectorSimulator(Simulator):
         def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
             if decoder is None:
                 return latent_states(info, self.env)
+            check_finite(x)
             return decoder.decode(copies.level.copy(), x)
 
         def act(copies: _Copies, rows: Any, labels: NDArray[np.int64]) -> Any:
             self.grow(run, max(decoder.n_labels if decoder else 0, int(labels.max()) + 1))
             k, levels, keys = copies.number[rows] + first, copies.level[rows], copies.key[rows]
-            return choose(learner.act, run.tables, k, levels, labels, keys)
+            return choose(learner.act, run.tables, k, levels, labels, keys, self.n_actions)
 
         def end(copies: _Copies, i: int, early: bool) -> None:
             labels, seen, actions, rewards = copies.episode(i)
@@ -168,9 +171,11 @@ class VectorSimulator(Simulator):
         kept: dict[int, NDArray[Any]] = {}
 
         def label(copies: _Copies, x: NDArray[Any], info: dict[str, Any]) -> Any:
+            check_finite(x)
             if len(policies) == 1 and policies[0].decoder is not None:
                 return policies[0].decoder.decode(copies.level.copy(), x)
-            labels, latent = np.empty(len(x), np.int64), info.get("latent_state")
+            labels = np.empty(len(x), np.int64)
+            latent = latent_states(info, self.env) if "latent_state" in info else None
             for h, rows in by_level(copies.level):
                 follows = which[np.maximum(copies.number[rows], 0)]
                 states = None if latent is None else latent[rows]

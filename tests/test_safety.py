@@ -388,6 +388,7 @@ def test_ctrl_c_ends_the_fits_in_all_threads():
 import blockmdp as bm, os, signal, threading
 m, agent = bm.lock_bernoulli(horizon=20), bm.Tabular(bm.OracleQ())
 bm.fit_many(agent, m, 10, seeds=range(2), engine="compiled")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     bm.fit_many(agent, m, 10**8, seeds=range(6), engine="compiled")

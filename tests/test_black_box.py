@@ -313,8 +313,18 @@ def test_an_environment_that_returns_nonsense_is_named(agent, more, message):
         agent.fit(Ring(**more), 5, horizon=5)
 
 
+def test_an_observation_that_is_not_a_number_is_refused_from_copies_too():
+    class Broken(Ring):
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (12,), np.float64)
+
+    envs = gym.vector.SyncVectorEnv([lambda: Broken(x=np.full(12, np.nan))] * 2)
+    for agent in AGENTS[:3]:
+        with pytest.raises(ValueError, match="observations must be finite numbers"):
+            agent.fit(envs, 5, horizon=5)
+
+
 class States(gym.Wrapper):
-    """Reports what it is told as the latent state."""
+    """The same latent state after every step; None if there is none."""
 
     def __init__(self, env, state):
         super().__init__(env)

@@ -211,6 +211,11 @@ def test_an_integer_horizon_may_have_any_type():
         assert (m.horizon, m.emission.dim) == (4, 7)
 
 
+def test_a_switch_may_have_any_type():
+    for lock, switch in itertools.product(LOCKS, (0, 1, np.float32(0.2), np.float64(0.2))):
+        assert np.allclose(lock(horizon=3, switch=switch).transitions.sum(axis=3), 1, atol=1e-12)
+
+
 def test_a_switch_outside_the_unit_interval_raises():
     for lock, switch in itertools.product(LOCKS, (-0.1, 1.5, float("nan"), float("inf"))):
         with pytest.raises(ValueError, match=r"switch must be a number in \[0, 1\]"):

@@ -495,6 +495,7 @@ def test_status_shows_the_first_line_of_an_error_without_traceback(tmp_path, own
 
 def test_list_names_every_part():
     status, out, _ = command("list")
+    assert "_empty" not in out
     assert status == 0
     lines = [line.strip() for line in out.splitlines()]
     for kind in ("problems", "agents", "oracles", "learners"):

@@ -51,10 +51,7 @@ class LocalCluster:
         """Make sure that the scheduler knows at least n workers."""
         if self.scheduler is None or self.scheduler.poll() is not None:
             self.close()
-            self.file.unlink(missing_ok=True)
-            options = ("--port", "0", "--scheduler-file", self.file)
-            self.scheduler, _ = self._start("scheduler", *options)
-            wait_until(lambda: self.file.exists() and self.file.stat().st_size)
+            self._start_scheduler(port="0")
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         logs = []
         while len(self.workers) < n:
@@ -71,9 +68,7 @@ class LocalCluster:
         address = self.address
         self.scheduler.kill()
         self.scheduler.wait()
-        options = ("--port", address.rpartition(":")[2], "--scheduler-file", self.file)
-        self.scheduler, log = self._start("scheduler", *options)
-        wait_until(lambda: "Scheduler at:" in log.read_text())
+        self._start_scheduler(port=address.rpartition(":")[2])
         for worker in self.workers:  # they wait for the old one
             worker.kill()
             worker.wait()
@@ -93,6 +88,12 @@ class LocalCluster:
             process.kill()
             process.wait()
         self.workers.clear()
+
+    def _start_scheduler(self, port):
+        self.file.unlink(missing_ok=True)
+        options = ("--port", port, "--scheduler-file", self.file)
+        self.scheduler, _ = self._start("scheduler", *options)
+        wait_until(lambda: self.file.exists() and self.file.stat().st_size)
 
     def _start(self, kind, *arguments):
         self._logs += 1

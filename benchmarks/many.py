@@ -18,18 +18,19 @@ from sklearn.cluster import KMeans
 import blockmdp as bm
 
 N = 32  # fits, about as many as a study has seeds
-TURNS = 9
+TURNS = 5
 K_MEANS = bm.URL(KMeans(3, n_init=10), bm.OracleQ(), batch=100, iterations=1)
 CASES = [
     ("OracleQ-lat", bm.Tabular(bm.OracleQ()), bm.lock_bernoulli, 10, 200_000),
     ("UCBVI-lat", bm.Tabular(bm.UCBVI()), bm.lock_bernoulli, 10, 40_000),
     ("URL", bm.URL(), bm.lock_gaussian, 20, 1_000),
     ("URL with k-means", K_MEANS, bm.lock_gaussian, 20, 20_000),
+    ("OnlineURL", bm.OnlineURL(), bm.lock_gaussian, 10, 400),
 ]
 
 
 def seconds(agent: bm.Agent, problems: list[bm.BlockMDP], episodes: int, cores: set[int]) -> float:
-    """Return how long the fits take on some cores; the threads inherit them."""
+    """Return how long the fits take on some cores; threads and processes inherit them."""
     os.sched_setaffinity(0, cores)
     start = time.perf_counter()
     bm.fit_many(agent, problems, episodes, range(N), engine="compiled")

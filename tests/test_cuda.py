@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import os
 import random
+import signal
+import subprocess
 import sys
-import threading
+import time
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from faults import are_gone, wait_until
 from helpers import python
 from numba import cuda
 from sklearn.mixture import GaussianMixture
 
 import blockmdp as bm
 from blockmdp import learners
+from blockmdp.agents import processes
 from blockmdp.checks import warn
 from blockmdp.oracles import DirichletMixture
 
@@ -63,21 +71,103 @@ def lock(seed, kind=bm.lock_bernoulli, **options):
     ],
     ids=lambda agent: type(agent).__name__,
 )
-def test_threads_give_what_each_fit_alone_gives(agent):
+def test_many_fits_give_what_each_fit_alone_gives(agent):
     check_many(agent, [lock(s) for s in range(3)], 20, [7, 8, 9], "compiled")
 
 
-def test_agents_that_are_mostly_python_take_turns():
-    threads = set()
+@pytest.fixture
+def two_processes(monkeypatch):
+    """Let `fit_many` use another process at once, on any machine with Linux."""
+    if sys.platform != "linux":
+        pytest.skip("processes are copied on Linux alone")
+    monkeypatch.setattr(processes, "cores", lambda: 2)
+    monkeypatch.setattr(processes, "PATIENCE", 0.0)
 
-    class Seen(DirichletMixture):
+
+class Placed:
+    """Notes where a fit ran. This process waits until another one has begun to fit."""
+
+    home, begun = 0, Path()
+
+    def _begin(self, simulator, episodes, record):
+        self.pid_ = os.getpid()
+        warn(f"seed {simulator.seed}")
+        warnings.warn(f"plain {simulator.seed}", stacklevel=1)
+        if self.pid_ != self.home:
+            self.begun.touch()
+        while not self.begun.exists():
+            time.sleep(0.01)
+        return super()._begin(simulator, episodes, record)
+
+
+class PlacedOnlineURL(Placed, bm.OnlineURL): ...
+
+
+class PlacedURL(Placed, bm.URL): ...
+
+
+class PlacedPCID(Placed, bm.PCID): ...
+
+
+@pytest.mark.parametrize("agent", [PlacedOnlineURL(), PlacedURL(batch=40), PlacedPCID(n=60)])
+def test_processes_give_what_each_fit_alone_gives(agent, two_processes, tmp_path, monkeypatch):
+    monkeypatch.setattr(Placed, "home", os.getpid())
+    monkeypatch.setattr(Placed, "begun", tmp_path / "begun")
+    problems = [lock(s) for s in range(4)]
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        fits = bm.fit_many(agent, problems, 20, range(4), engine="compiled", record="few")
+    told = [str(each.message) for each in caught]
+    assert [each[-6:] for each in told if "fit_many" in each] == [f"seed {s}" for s in range(4)]
+    assert sorted(each for each in told if "plain" in each) == [f"plain {s}" for s in range(4)]
+    assert len({fit.pid_ for fit in fits}) == 2
+    for seed, (problem, fit) in enumerate(zip(problems, fits)):
+        assert fit.mdp_ is problem  # and not a copy
+        assert type(fit) is type(agent)
+        with warnings.catch_warnings(action="ignore"):
+            alone = copy.copy(agent).fit(problem, 20, seed, record="few")
+        assert_same(alone, fit)
+        assert_same(alone.fit_more(5), fit.fit_more(5))
+    monkeypatch.undo()
+    assert not multiprocessing.active_children()
+
+
+class AtHome(bm.OnlineURL):
+    """Fails in other processes: it ends them, or raises an error."""
+
+    home, error = 0, None
+
+    def _begin(self, simulator, episodes, record):
+        if os.getpid() != self.home:
+            if self.error is not None:
+                raise self.error
+            os._exit(1)  # as if it was killed
+        return super()._begin(simulator, episodes, record)
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("elsewhere")])
+def test_what_fails_in_another_process_is_done_here(error, two_processes, monkeypatch):
+    monkeypatch.setattr(AtHome, "home", os.getpid())
+    monkeypatch.setattr(AtHome, "error", error)
+    problems = [lock(s) for s in range(4)]
+    fits = bm.fit_many(AtHome(), problems, 20, range(4), engine="compiled")
+    for seed, (fit, problem) in enumerate(zip(fits, problems)):
+        assert_same(bm.OnlineURL().fit(problem, 20, seed), fit)
+
+
+def test_what_cannot_be_pickled_takes_turns(two_processes):
+    calls = []
+
+    class Local(DirichletMixture):
         def partial_fit(self, X, y=None):
-            threads.add(threading.get_ident())
+            calls.append(os.getpid())
             return super().partial_fit(X, y)
 
-    problems = [lock(s) for s in range(6)]
-    bm.fit_many(bm.OnlineURL(Seen()), problems, 20, range(6), engine="compiled")
-    assert len(threads) == 1
+    problems = [lock(s) for s in range(4)]
+    fits = bm.fit_many(bm.OnlineURL(Local()), problems, 20, range(4), engine="compiled")
+    n = len(calls)
+    for seed, (fit, problem) in enumerate(zip(fits, problems)):
+        assert_same(bm.OnlineURL(Local()).fit(problem, 20, seed), fit)
+    assert len(calls) == 2 * n > 0  # those of another process would be missing
 
 
 def test_each_fit_has_its_own_notes():
@@ -156,6 +246,81 @@ def test_a_warning_names_the_fit_and_points_at_the_users_line():
     ]
     assert all("v_max=1, but" in message for message in told)
     assert {each.filename for each in caught} == {__file__}
+
+
+@pytest.mark.integration
+def test_ctrl_c_ends_the_fits_in_all_threads():
+    code = """
+import blockmdp as bm, os, signal, threading
+m, agent = bm.lock_bernoulli(horizon=20), bm.Tabular(bm.OracleQ())
+bm.fit_many(agent, m, 10, seeds=range(2), engine="compiled")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    bm.fit_many(agent, m, 10**8, seeds=range(6), engine="compiled")
+except KeyboardInterrupt:
+    print(threading.active_count())
+"""
+    assert python(code) == "1\n"
+
+
+MANY_FITS = """
+import blockmdp as bm, os, signal, threading, time
+from blockmdp.agents import processes
+from pathlib import Path
+processes.cores = lambda: 2
+
+class Placed(bm.OnlineURL):
+    def _begin(self, simulator, episodes, record):
+        Path(str(os.getpid())).touch()
+        return super()._begin(simulator, episodes, record)
+
+def when_there_are_two(do):
+    def watch():
+        while len(list(Path().iterdir())) < 2:
+            time.sleep(0.05)
+        do()
+    threading.Thread(target=watch, daemon=True).start()
+
+m = bm.lock_gaussian(horizon=10)
+bm.fit_many(Placed(), m, 10, seeds=range(2), engine="compiled")
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_the_processes_of_many_fits_end_with_their_parent(how, tmp_path):
+    code = f"""{MANY_FITS}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+processes.PATIENCE = 0.0
+when_there_are_two(lambda: os.kill(os.getpid(), signal.{how}))
+try:
+    bm.fit_many(Placed(), m, 10**6, seeds=range(6), engine="compiled")
+except KeyboardInterrupt:
+    os._exit(130)
+"""
+    process = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+    assert process.returncode == {"SIGINT": 130, "SIGKILL": -signal.SIGKILL}[how]
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == 2
+    wait_until(lambda: are_gone(pids))
+
+
+@pytest.mark.integration
+def test_a_killed_process_loses_no_fit(tmp_path):
+    code = f"""{MANY_FITS}
+processes.PATIENCE = 0.0
+def kill():
+    for path in Path().iterdir():
+        if int(path.name) != os.getpid():
+            os.kill(int(path.name), signal.SIGKILL)
+when_there_are_two(kill)
+fits = bm.fit_many(Placed(), m, 1000, seeds=range(6), engine="compiled")
+alone = [bm.OnlineURL().fit(m, 1000, seed) for seed in range(6)]
+print([(a.returns_ == b.returns_).all().item() for a, b in zip(fits, alone)])
+"""
+    assert python(code, cwd=tmp_path) == f"{[True] * 6}\n"
 
 
 def test_a_label_that_never_wins_does_not_decide_what_is_drawn():

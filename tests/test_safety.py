@@ -18,7 +18,6 @@ import zlib
 import numpy as np
 import pytest
 from faults import InProcess
-from helpers import python
 
 from blockmdp.cli import main
 from blockmdp.experiments import Results, Study, StudyError, driver
@@ -380,22 +379,6 @@ def test_a_signal_during_imports_ends_the_command_in_one_line(signum):
     assert process.returncode == 128 + signum
     assert "blockmdp: interrupted" in rest
     assert "Traceback" not in rest
-
-
-@pytest.mark.integration
-def test_ctrl_c_ends_the_fits_in_all_threads():
-    code = """
-import blockmdp as bm, os, signal, threading
-m, agent = bm.lock_bernoulli(horizon=20), bm.Tabular(bm.OracleQ())
-bm.fit_many(agent, m, 10, seeds=range(2), engine="compiled")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-try:
-    bm.fit_many(agent, m, 10**8, seeds=range(6), engine="compiled")
-except KeyboardInterrupt:
-    print(threading.active_count())
-"""
-    assert python(code) == "1\n"
 
 
 # --- sizes ----------------------------------------------------------------------------------------

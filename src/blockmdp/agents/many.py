@@ -1,18 +1,20 @@
-"""Fit many agents at once: in threads on the CPU, or together on a GPU."""
+"""Fit many agents at once: on all cores of the CPU, or together on a GPU."""
 
 from __future__ import annotations
 
 import copy
 import ctypes
-import os
+import pickle
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from functools import partial
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from blockmdp.agents.base import Agent
+from blockmdp.agents.processes import call_each, cores
+from blockmdp.agents.tabular import Tabular
 from blockmdp.checks import check_integer, keep_warnings, warn
 from blockmdp.envs.gym import mdp_of
 from blockmdp.mdp import BlockMDP
@@ -24,6 +26,7 @@ __all__ = ["fit_many", "why_no_gpu"]
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
 Together = Literal["auto", "compiled", "cuda"]
+WHERE = "this happened in fit {} of fit_many, counted from 0"
 
 
 def fit_many(
@@ -50,9 +53,10 @@ def fit_many(
     seeds : int or sequence of int
         Seeds of the fits.
     engine : {"auto", "compiled", "cuda"}, default="auto"
-        "compiled" uses all cores of the CPU, one thread for each fit; agents that are mostly Python
-        (`OnlineURL`) take turns, since threads would only slow them down. "cuda" runs the learning
-        episodes of all fits in one kernel on an NVIDIA GPU; oracles are fitted on the CPU. It needs
+        "compiled" uses all cores of the CPU: threads for `Tabular` with a compiled learner, and
+        processes for agents that also run Python (on Linux, if they can be pickled; otherwise they
+        take turns). "cuda" runs the learning episodes of all fits in
+        one kernel on an NVIDIA GPU; oracles are fitted on the CPU. It needs
         the extra ``blockmdp[cuda]``, and an agent whose decoder does not change in each episode
         (`Tabular` on latent states, `URL`, `PCID`). "auto" takes the GPU if it can.
     record : bool or "few", default=False
@@ -80,63 +84,98 @@ def fit_many(
     why = why or next(filter(None, map(_why_alone, agents)), "")
     if why and engine == "cuda":
         raise ValueError(f"engine='cuda' cannot be used: {why}")
-    threads = 1 if all(map(_learns_in_python, agents)) else os.cpu_count()
     messages: list[list[str]] = [[] for _ in agents]  # warnings of each fit
     try:
-        # once for all threads: each of these contexts changes what other threads see
-        with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
-            if why:
-                options: dict[str, Any] = {"record": record, "engine": "compiled"}
-                running: set[int] = set()  # threads
-                fits = [
-                    pool.submit(
-                        _fit, running, kept, partial(one.fit, mdp, episodes, seed, **options)
-                    )
-                    for kept, one, mdp, seed in zip(messages, agents, mdps, numbers)
-                ]
-                agents = _results(dict(enumerate(fits)), running)
-            else:
-                simulators = [
-                    one._simulator(mdp, seed, "compiled", None, record)
-                    for one, mdp, seed in zip(agents, mdps, numbers)
-                ]
-                lenient = engine == "auto"
-                _fit_together(agents, simulators, messages, episodes, record is True, lenient, pool)
+        if why:
+            return _fit_each(agents, mdps, numbers, messages, episodes, record)
+        simulators = [
+            one._simulator(mdp, seed, "compiled", None, record)
+            for one, mdp, seed in zip(agents, mdps, numbers)
+        ]
+        _fit_together(agents, simulators, messages, episodes, record is True, engine == "auto")
+        return agents
     finally:
         for i, kept in enumerate(messages):
             for message in kept:
                 warn(f"fit {i} of fit_many, counted from 0: {message}")
-    return agents
 
 
-def _fit(running: set[int], messages: list[str], fit: Callable[[], A]) -> A:
-    """Fit an agent, and keep its warnings: a warning from a thread does not say which fit it is."""
-    thread = threading.get_ident()
-    running.add(thread)
-    try:
-        with keep_warnings(messages):
-            return fit()
-    finally:
-        running.discard(thread)
+def _fit_each(
+    agents: Sequence[A],
+    mdps: Sequence[BlockMDP],
+    seeds: Sequence[int],
+    messages: Sequence[list[str]],
+    episodes: int,
+    record: bool | Literal["few"],
+) -> list[A]:
+    """Fit each agent by itself, on all cores."""
+
+    def fit(i: int) -> A:
+        with keep_warnings(messages[i]):
+            return agents[i].fit(mdps[i], episodes, seeds[i], engine="compiled", record=record)
+
+    def fit_and_tell(i: int) -> tuple[A, list[str]]:
+        try:
+            return fit(i), messages[i]
+        except Exception as error:
+            error.add_note(WHERE.format(i))
+            raise
+
+    numbers = range(len(agents))
+    others = [i for i in numbers if not _is_compiled(agents[i])]
+    stay = [i for i in others if not _can_be_pickled(agents[i])]
+    fitted: dict[int, A] = {}
+    for i, (agent, kept) in call_each(fit_and_tell, others, stay, shared=mdps).items():
+        fitted[i], messages[i][:] = agent, kept
+    compiled = [i for i in numbers if i not in fitted]
+    fitted |= zip(compiled, _in_threads(fit, compiled))
+    return [fitted[i] for i in numbers]
 
 
-def _results(fits: Mapping[int, Future[T]], running: Iterable[int] = ()) -> list[T]:
+def _in_threads(fit: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+    """Return the results of compiled fits."""
+    running: set[int] = set()  # threads
+
+    def run(i: int) -> T:
+        thread = threading.get_ident()
+        running.add(thread)
+        try:
+            return fit(i)
+        finally:
+            running.discard(thread)
+
+    def stop() -> None:
+        for thread in list(running):  # at the next line of Python that it runs
+            error = ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
+
+    with _threads() as pool:
+        return _results({i: pool.submit(run, i) for i in numbers}, stop)
+
+
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Make a thread for each core."""
+    # once for all threads: each of these contexts changes what other threads see
+    with one_thread(), warnings.catch_warnings(), ThreadPoolExecutor(cores()) as pool:
+        yield pool
+
+
+def _results(fits: Mapping[int, Future[T]], stop: Callable[[], None] = lambda: None) -> list[T]:
     """Return the results of fits. If one fails, or Ctrl-C comes, the others are not begun, and
-    those that run in other threads end.
+    `stop` ends those that run.
     """
     try:
         wait(fits.values(), return_when=FIRST_EXCEPTION)
         for i, fit in fits.items():
             if fit.done() and (error := fit.exception()) is not None:
-                error.add_note(f"this happened in fit {i} of fit_many, counted from 0")
+                error.add_note(WHERE.format(i))
                 raise error
         return [fit.result() for fit in fits.values()]
     except BaseException:
         for fit in fits.values():
             fit.cancel()
-        for thread in list(running):  # at the next line of Python that it runs
-            stop = ctypes.py_object(KeyboardInterrupt)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), stop)
+        stop()
         raise
 
 
@@ -174,6 +213,20 @@ def _learns_in_python(agent: Agent) -> bool:
     return type(agent)._steps is Agent._steps
 
 
+def _is_compiled(agent: Agent) -> bool:
+    """Whether a fit is one compiled loop, so that threads run it at the same time."""
+    return type(agent) is Tabular and (agent.learner is None or agent.learner.is_compiled())
+
+
+def _can_be_pickled(agent: Agent) -> bool:
+    """Whether an agent that was fitted in another process can be sent back."""
+    try:
+        pickle.dumps(agent)
+    except Exception:  # whatever its parts raise
+        return False
+    return True
+
+
 def _why_alone(agent: Agent) -> str:
     """Say why an agent cannot learn together with others; nothing if it can."""
     if _learns_in_python(agent):
@@ -188,7 +241,6 @@ def _fit_together(
     episodes: int,
     record: bool,
     lenient: bool,
-    pool: ThreadPoolExecutor,
 ) -> None:
     """Fit agents in rounds: each says what it needs next, and all of it runs in one kernel.
 
@@ -212,10 +264,11 @@ def _fit_together(
         except StopIteration:
             return None
 
-    while seen:
-        requests = _results({i: pool.submit(advance, i) for i in seen})
-        asked = {i: each for i, each in zip(seen, requests) if each is not None}
-        seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
+    with _threads() as pool:
+        while seen:
+            requests = _results({i: pool.submit(advance, i) for i in seen})
+            asked = {i: each for i, each in zip(seen, requests) if each is not None}
+            seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
     for one, simulator, state, kept in zip(agents, simulators, states, messages):
         with keep_warnings(kept):
             one._ended(simulator, state)

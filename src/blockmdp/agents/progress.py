@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from multiprocessing import parent_process
 
 from blockmdp.checks import is_terminal
 from blockmdp.simulators import Simulator
@@ -31,7 +32,7 @@ class FitProgress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> FitProgress:
-        alone = threading.current_thread() is threading.main_thread()
+        alone = threading.current_thread() is threading.main_thread() and not parent_process()
         if alone and is_terminal(sys.stderr):
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()

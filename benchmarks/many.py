@@ -17,12 +17,12 @@ from sklearn.cluster import KMeans
 
 import blockmdp as bm
 
-N = 32  # fits, about as many as a study has seeds
+N = 64  # fits, as a study has
 TURNS = 5
 K_MEANS = bm.URL(KMeans(3, n_init=10), bm.OracleQ(), batch=100, iterations=1)
 CASES = [
-    ("OracleQ-lat", bm.Tabular(bm.OracleQ()), bm.lock_bernoulli, 10, 200_000),
-    ("UCBVI-lat", bm.Tabular(bm.UCBVI()), bm.lock_bernoulli, 10, 40_000),
+    ("OracleQ-lat", bm.Tabular(bm.OracleQ()), bm.lock_bernoulli, 10, 100_000),
+    ("UCBVI-lat", bm.Tabular(bm.UCBVI()), bm.lock_bernoulli, 10, 20_000),
     ("URL", bm.URL(), bm.lock_gaussian, 20, 1_000),
     ("URL with k-means", K_MEANS, bm.lock_gaussian, 20, 20_000),
     ("OnlineURL", bm.OnlineURL(), bm.lock_gaussian, 10, 400),

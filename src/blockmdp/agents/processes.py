@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 __all__ = ["call_each", "cores"]
 
 T = TypeVar("T")
-PATIENCE = 0.5  # seconds of work here before others help: the first calls load compiled functions
+PATIENCE = 0.1  # seconds of calls here before others help: the first ones load compiled functions
 PR_SET_PDEATHSIG = 1
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "check_integer",
     "check_number",
     "check_size",
+    "cores",
     "did_you_mean",
     "is_terminal",
     "keep_warnings",
@@ -302,3 +303,10 @@ def warn(message: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

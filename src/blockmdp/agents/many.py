@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from blockmdp.agents.base import Agent
-from blockmdp.agents.processes import call_each, cores
+from blockmdp.agents.processes import call_each
 from blockmdp.agents.tabular import Tabular
-from blockmdp.checks import check_integer, keep_warnings, warn
+from blockmdp.checks import check_integer, cores, keep_warnings, warn
 from blockmdp.envs.gym import mdp_of
 from blockmdp.mdp import BlockMDP
 from blockmdp.oracles.fitting import one_thread
@@ -55,10 +55,10 @@ def fit_many(
     engine : {"auto", "compiled", "cuda"}, default="auto"
         "compiled" uses all cores of the CPU: threads for `Tabular` with a compiled learner, and
         processes for agents that also run Python (on Linux, if they can be pickled; otherwise they
-        take turns). "cuda" runs the learning episodes of all fits in
-        one kernel on an NVIDIA GPU; oracles are fitted on the CPU. It needs
-        the extra ``blockmdp[cuda]``, and an agent whose decoder does not change in each episode
-        (`Tabular` on latent states, `URL`, `PCID`). "auto" takes the GPU if it can.
+        take turns). "cuda" runs the learning episodes of all fits in one kernel on an NVIDIA GPU;
+        oracles are fitted on the CPU. It needs the extra ``blockmdp[cuda]``, and an agent whose
+        decoder does not change in each episode (`Tabular` on latent states, `URL`, `PCID`). "auto"
+        takes the GPU if it can.
     record : bool or "few", default=False
         Keep the greedy policy at checkpoints, as in `Agent.fit`.
 

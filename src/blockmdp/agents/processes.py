@@ -20,16 +20,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["call_each", "cores"]
+from blockmdp.checks import cores
+
+__all__ = ["call_each"]
 
 T = TypeVar("T")
 PATIENCE = 0.1  # seconds of calls here before others help: the first ones load compiled functions
 PR_SET_PDEATHSIG = 1
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def call_each(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
-import os
 import signal
 import threading
 from collections import Counter
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from blockmdp.checks import cores
 from blockmdp.experiments.cluster import Cluster
 from blockmdp.experiments.errors import Interrupted, StoreError
 from blockmdp.experiments.gpu import Gpu
@@ -26,16 +26,9 @@ from blockmdp.experiments.runs import optimum
 from blockmdp.experiments.settings import canonical
 from blockmdp.experiments.store import Store
 
-__all__ = ["Options", "cores", "run_studies"]
+__all__ = ["Options", "run_studies"]
 
 MAX_FAILURES_SHOWN = 5
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

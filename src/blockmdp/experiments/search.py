@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from blockmdp.checks import cores
 from blockmdp.experiments import driver
 from blockmdp.experiments.document import matches
 from blockmdp.experiments.errors import StudyError, printable
@@ -105,7 +106,7 @@ def search(study: Study, trials: int, out: Path, options: driver.Options) -> Res
         stack.enter_context(driver.interruptible())
         store = stack.enter_context(Store(out, write=True, warn=report.warn))
         store.drop_damaged()
-        store.announce(study=study.name, jobs=options.jobs or driver.cores())
+        store.announce(study=study.name, jobs=options.jobs or cores())
         known: Known = {
             row.key: row for row in store.rows() if row.error is None or not options.retry_failed
         }

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA
 
+from blockmdp.checks import cores
 from blockmdp.envs import lock_bernoulli, lock_gaussian
 from blockmdp.experiments import Results, Study, StudyError
-from blockmdp.experiments.driver import Options, cores, run_studies
+from blockmdp.experiments.driver import Options, run_studies
 from blockmdp.experiments.progress import duration
 from blockmdp.experiments.reporting import Report, Section, html_table, write_report
 from blockmdp.experiments.results import part_of

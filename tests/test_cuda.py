@@ -99,6 +99,7 @@ class Placed:
             if self.begun.exists():
                 break
             time.sleep(0.01)
+        self.begun.touch()
         return super()._begin(simulator, episodes, record)
 
 

@@ -305,7 +305,6 @@ class OnlineDecoder:
         x, scores = x.reshape(len(x), -1), self.scores
         groups = np.zeros(len(levels), np.int64) if self.pooled else levels
         if scores is not None:
-            check_finite(x)
             d = scores.centre.shape[1]
             if x.shape[1] != d:
                 raise ValueError(f"an observation has {x.shape[1]} numbers, but others had {d}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 
 import numpy as np
@@ -468,8 +469,21 @@ def test_a_crash_while_packing_an_estimator_leaves_the_old_file(saved, monkeypat
 
 
 def test_a_folder_that_is_not_there_is_not_found(agent, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        agent.save(tmp_path / "nowhere" / "policy.npz")
+    path = tmp_path / "nowhere" / "policy.npz"
+    with pytest.raises(FileNotFoundError, match=re.escape(f"'{path}'")):
+        agent.save(path)
+
+
+def test_a_file_cannot_be_written_over_a_folder(agent, tmp_path):
+    with pytest.raises(IsADirectoryError, match=re.escape(f"'{tmp_path}'")):
+        agent.save(tmp_path)
+    assert not list(tmp_path.parent.glob("*.part"))
+
+
+def test_an_estimator_that_skops_does_not_know_is_named(tmp_path):
+    f = FittedDecoder.of((fit_oracle(Birch(n_clusters=2), np.eye(4), np.uint64(0)),))
+    with pytest.raises(TypeError, match="Birch cannot be saved"):
+        write_policy(tmp_path / "policy.npz", np.ones((1, 2, 1)), f, (4,))
 
 
 def test_kmeans_needs_no_skops(agent, tmp_path, monkeypatch):

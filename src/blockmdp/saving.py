@@ -120,6 +120,10 @@ def write_archive(
         with part.open("wb") as file:
             save(file, allow_pickle=False, **arrays, about=text)
         part.replace(path)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # not the part
     finally:
         part.unlink(missing_ok=True)
     for old in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
@@ -290,7 +294,14 @@ def _parts(predictor: Any) -> tuple[str, dict[str, NDArray[Any]]]:
 
 def to_skops(estimator: Any) -> NDArray[np.uint8]:
     """Return an estimator as bytes, which `from_skops` reads without running code."""
-    return np.frombuffer(_skops().dumps(estimator), np.uint8)
+    skops_io = _skops()
+    try:
+        return np.frombuffer(skops_io.dumps(estimator), np.uint8)
+    except skops_io.exceptions.UnsupportedTypeException:
+        raise TypeError(
+            f"{type(estimator).__name__} cannot be saved: skops, which saves estimators, does not "
+            "support it. Use another oracle, k-means or a mixture for example"
+        ) from None
 
 
 def from_skops(array: NDArray[Any], trusted: Sequence[str]) -> Any:

@@ -157,6 +157,21 @@ def test_what_fails_in_another_process_is_done_here(error, two_processes, monkey
         assert_same(bm.OnlineURL().fit(problem, 20, seed), fit)
 
 
+def test_fits_go_on_if_the_system_allows_no_more_processes(two_processes, monkeypatch):
+    asked = []
+
+    def refuse():
+        asked.append(True)
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    problems = [lock(s) for s in range(3)]
+    fits = bm.fit_many(bm.OnlineURL(), problems, 20, range(3), engine="compiled")
+    assert asked == [True]
+    for seed, (fit, problem) in enumerate(zip(fits, problems)):
+        assert_same(bm.OnlineURL().fit(problem, 20, seed), fit)
+
+
 def test_what_cannot_be_pickled_takes_turns(two_processes):
     calls = []
 

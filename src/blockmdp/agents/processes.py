@@ -18,6 +18,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from blockmdp.checks import cores
@@ -75,8 +76,9 @@ def call_each(
                 copies.pop()
                 continue
             if may_help and time.monotonic() >= until:
-                for _ in range(min(cores() - 1, len(todo))):
-                    copies.append(_Copy(call, shared, own, todo, results, caught))
+                with suppress(OSError):  # the system may allow fewer processes than cores
+                    for _ in range(min(cores() - 1, len(todo))):
+                        copies.append(_Copy(call, shared, own, todo, results, caught))
                 may_help = False
                 for copy in copies:  # when all have been made: threads should not be copied
                     copy.start()

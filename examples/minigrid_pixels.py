@@ -52,8 +52,8 @@ path = Path(mkdtemp()) / "doorkey.gif"
 print(f"return {agent.animate(path)}")
 with Image.open(path) as film:
     frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]
-shown = frames[:: max(len(frames) // 8, 1)][:8]
-fig, axes = plt.subplots(1, len(shown), figsize=(10, 1.5), layout="constrained")
+shown = [frames[i * (len(frames) - 1) // 7] for i in range(8)]  # with the first and the last
+fig, axes = plt.subplots(1, 8, figsize=(10, 1.5), layout="constrained")
 for ax, frame in zip(axes, shown):
     ax.imshow(frame)
     ax.axis("off")

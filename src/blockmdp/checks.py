@@ -258,12 +258,12 @@ class _Dispatcher:
 
     def __init__(self) -> None:
         self._lock, self._threads = threading.Lock(), 0
+        self._others: Caught = []
 
     def enter(self) -> None:
         with self._lock:
             self._threads += 1
             if self._threads == 1:
-                self._others: Caught = []
                 self._before = warnings.catch_warnings()
                 self._before.__enter__()
                 warnings.simplefilter("always")
@@ -275,7 +275,7 @@ class _Dispatcher:
             self._threads -= 1
             if self._threads == 0:
                 self._before.__exit__(None, None, None)
-                others = self._others
+                others, self._others = self._others, []
         for each in others:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
@@ -284,8 +284,30 @@ class _Dispatcher:
         caught = next(fitting, self._others)
         caught.append(warnings.WarningMessage(message, category, *where, **more))
 
+    def hold(self) -> None:
+        """Let other threads wait, while this process is copied."""
+        self._lock.acquire()
+
+    def go_on(self) -> None:
+        """Go on after that."""
+        self._lock.release()
+
+    def begin_anew(self) -> None:
+        """Begin anew in the copy, where no thread catches warnings."""
+        if self._threads:
+            self._threads = 0
+            self._before.__exit__(None, None, None)
+        _catching.set(())
+        self._lock.release()
+
 
 _dispatcher = _Dispatcher()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_dispatcher.hold,
+        after_in_parent=_dispatcher.go_on,
+        after_in_child=_dispatcher.begin_anew,
+    )
 
 
 def warn(message: str) -> None:

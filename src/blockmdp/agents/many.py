@@ -26,7 +26,7 @@ __all__ = ["fit_many", "why_no_gpu"]
 A = TypeVar("A", bound=Agent)
 T = TypeVar("T")
 Together = Literal["auto", "compiled", "cuda"]
-WHERE = "this happened in fit {} of fit_many, counted from 0"
+NAME = "fit {} of fit_many, counted from 0"
 
 
 def fit_many(
@@ -54,11 +54,12 @@ def fit_many(
         Seeds of the fits.
     engine : {"auto", "compiled", "cuda"}, default="auto"
         "compiled" uses all cores of the CPU: threads for `Tabular` with a compiled learner, and
-        processes for agents that also run Python (on Linux, if they can be pickled; otherwise they
-        take turns). "cuda" runs the learning episodes of all fits in one kernel on an NVIDIA GPU;
-        oracles are fitted on the CPU. It needs the extra ``blockmdp[cuda]``, and an agent whose
-        decoder does not change in each episode (`Tabular` on latent states, `URL`, `PCID`). "auto"
-        takes the GPU if it can.
+        copies of this process for agents that also run Python (on Linux, if they can be pickled and
+        no other thread fits; otherwise they take turns). What an oracle or a learner of your own
+        changes elsewhere than in itself, such as a global variable, stays in the copy. "cuda" runs
+        the learning episodes of all fits in one kernel on an NVIDIA GPU; oracles are fitted on the
+        CPU. It needs the extra ``blockmdp[cuda]``, and an agent whose decoder does not change in
+        each episode (`Tabular` on latent states, `URL`, `PCID`). "auto" takes the GPU if it can.
     record : bool or "few", default=False
         Keep the greedy policy at checkpoints, as in `Agent.fit`.
 
@@ -97,7 +98,7 @@ def fit_many(
     finally:
         for i, kept in enumerate(messages):
             for message in kept:
-                warn(f"fit {i} of fit_many, counted from 0: {message}")
+                warn(f"{NAME.format(i)}: {message}")
 
 
 def _fit_each(
@@ -109,27 +110,33 @@ def _fit_each(
     record: bool | Literal["few"],
 ) -> list[A]:
     """Fit each agent by itself, on all cores."""
+    fitted: dict[int, A] = {}
 
     def fit(i: int) -> A:
-        with keep_warnings(messages[i]):
+        with _in_fit(i, messages):
             return agents[i].fit(mdps[i], episodes, seeds[i], engine="compiled", record=record)
 
-    def fit_and_tell(i: int) -> tuple[A, list[str]]:
-        try:
-            return fit(i), messages[i]
-        except Exception as error:
-            error.add_note(WHERE.format(i))
-            raise
+    def keep(i: int, told: tuple[A, list[str]]) -> None:
+        fitted[i], messages[i][:] = told
 
     numbers = range(len(agents))
     others = [i for i in numbers if not _is_compiled(agents[i])]
     stay = [i for i in others if not _can_be_pickled(agents[i])]
-    fitted: dict[int, A] = {}
-    for i, (agent, kept) in call_each(fit_and_tell, others, stay, shared=mdps).items():
-        fitted[i], messages[i][:] = agent, kept
+    call_each(lambda i: (fit(i), messages[i]), others, stay, mdps, keep)
     compiled = [i for i in numbers if i not in fitted]
     fitted |= zip(compiled, _in_threads(fit, compiled))
     return [fitted[i] for i in numbers]
+
+
+@contextmanager
+def _in_fit(i: int, messages: Sequence[list[str]]) -> Iterator[None]:
+    """Keep the warnings of fit i, and name it in errors."""
+    try:
+        with keep_warnings(messages[i]):
+            yield
+    except Exception as error:
+        error.add_note(f"this happened in {NAME.format(i)}")
+        raise
 
 
 def _in_threads(fit: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
@@ -167,9 +174,8 @@ def _results(fits: Mapping[int, Future[T]], stop: Callable[[], None] = lambda: N
     """
     try:
         wait(fits.values(), return_when=FIRST_EXCEPTION)
-        for i, fit in fits.items():
+        for fit in fits.values():
             if fit.done() and (error := fit.exception()) is not None:
-                error.add_note(WHERE.format(i))
                 raise error
         return [fit.result() for fit in fits.values()]
     except BaseException:
@@ -249,8 +255,8 @@ def _fit_together(
     from blockmdp.simulators.cuda import Request, learn_many  # here, because numba.cuda is slow
 
     states = []
-    for one, simulator, kept in zip(agents, simulators, messages):
-        with keep_warnings(kept):
+    for i, (one, simulator) in enumerate(zip(agents, simulators)):
+        with _in_fit(i, messages):
             states.append(one._begin(simulator, episodes, record))
     steps = [
         one._steps(each, state, episodes) for one, each, state in zip(agents, simulators, states)
@@ -259,7 +265,7 @@ def _fit_together(
 
     def advance(i: int) -> Request | None:
         try:
-            with keep_warnings(messages[i]):
+            with _in_fit(i, messages):
                 return Request(simulators[i], *steps[i].send(seen[i]))
         except StopIteration:
             return None
@@ -269,7 +275,7 @@ def _fit_together(
             requests = _results({i: pool.submit(advance, i) for i in seen})
             asked = {i: each for i, each in zip(seen, requests) if each is not None}
             seen = dict(zip(asked, learn_many(list(asked.values()), lenient=lenient)))
-    for one, simulator, state, kept in zip(agents, simulators, states, messages):
-        with keep_warnings(kept):
+    for i, (one, simulator, state) in enumerate(zip(agents, simulators, states)):
+        with _in_fit(i, messages):
             one._ended(simulator, state)
             one._fitted_by(simulator)

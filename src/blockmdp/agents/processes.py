@@ -2,6 +2,10 @@
 
 The processes are copies of this one, so they know all that it knows: classes of a notebook,
 compiled functions, filters of warnings. They send back everything but the problems.
+
+A copy has only the thread that made it. So it waits for ever for a lock that another thread holds,
+or for the threads of a library. No copy is made while another thread fits, and a copy that is
+silent for long is not waited for: what it should do is done here.
 """
 
 from __future__ import annotations
@@ -17,26 +21,30 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from blockmdp.checks import cores
+from blockmdp.checks import catching_warnings, cores
 
 __all__ = ["call_each"]
 
-T = TypeVar("T")
 PATIENCE = 0.1  # seconds of calls here before others help: the first ones load compiled functions
+SILENCE = 5.0  # seconds, or three times the longest call here, after which a copy may be stuck
 PR_SET_PDEATHSIG = 1
 
 
 def call_each(
-    call: Callable[[int], T], numbers: Sequence[int], stay: Sequence[int], shared: Sequence[Any]
-) -> dict[int, T]:
+    call: Callable[[int], Any],
+    numbers: Sequence[int],
+    stay: Sequence[int],
+    shared: Sequence[Any],
+    keep: Callable[[int, Any], None],
+) -> None:
     """Call a function with each of some numbers, here and in copies of this process.
 
     What fails in a copy is done again here, so errors are the same as without copies. Warnings of
-    the copies are repeated here.
+    the copies are shown here at the end.
 
     Parameters
     ----------
@@ -48,109 +56,193 @@ def call_each(
         Those with which it must be called here.
     shared : sequence of object
         What is not copied if it is part of a result, but the same as here.
-
-    Returns
-    -------
-    dict
-        The result for each number.
+    keep : callable
+        Gets each number and its result, as soon as it is there; from any thread.
     """
-    results: dict[int, T] = {}
-    own, todo = deque(stay), deque(i for i in numbers if i not in set(stay))
-    may_help = sys.platform == "linux" and not multiprocessing.current_process().daemon
+    jobs = _Jobs(call, numbers, stay, shared, keep)
     copies: list[_Copy] = []
-    caught: list[warnings.WarningMessage] = []
-    until = time.monotonic() + PATIENCE
-
-    def next_one() -> int | None:
-        for each in (own, todo):
-            try:
-                return each.popleft()
-            except IndexError:  # others took the last one
-                pass
-        return None
-
+    until, longest = time.monotonic() + PATIENCE, 0.0
+    may_help = sys.platform == "linux" and not multiprocessing.current_process().daemon
     try:
-        while (i := next_one()) is not None or copies:
-            if i is None:
-                copies[-1].join()  # it may have failed, and left something to do
-                copies.pop()
+        while (i := jobs.take()) is not None or copies:
+            if i is None and (i := copies[-1].stuck_at(max(SILENCE, 3 * longest))) is None:
+                copies.pop()  # if it failed, there is something left to do
                 continue
-            if may_help and time.monotonic() >= until:
-                with suppress(OSError):  # the system may allow fewer processes than cores
-                    for _ in range(min(cores() - 1, len(todo))):
-                        copies.append(_Copy(call, shared, own, todo, results, caught))
+            if may_help and time.monotonic() >= until and not _others_fit():
                 may_help = False
-                for copy in copies:  # when all have been made: threads should not be copied
-                    copy.start()
-            results[i] = call(i)
+                _make_copies(min(cores() - 1, len(jobs.anywhere)), jobs, copies)
+            start = time.monotonic()
+            jobs.end(i, call(i))
+            longest = max(longest, time.monotonic() - start)
+            for copy in copies:
+                if copy.number == i:
+                    copy.process.kill()
     finally:
         for copy in copies:
             copy.process.kill()
-        for each in caught:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    return results
+        for each in jobs.caught:
+            warnings.showwarning(*each)  # the copy has the same filters
+
+
+class _Jobs:
+    """What is to be done, and what has been done."""
+
+    def __init__(
+        self,
+        call: Callable[[int], Any],
+        numbers: Sequence[int],
+        stay: Sequence[int],
+        shared: Sequence[Any],
+        keep: Callable[[int, Any], None],
+    ) -> None:
+        self.call, self.shared = call, shared
+        must_stay = set(stay)
+        self.here = deque(stay)
+        self.anywhere = deque(i for i in numbers if i not in must_stay)
+        self.caught: list[Any] = []  # message, category, file and line of each warning
+        self._keep, self._lock = keep, threading.Lock()
+        self._done: set[int] = set()
+
+    def take(self) -> int | None:
+        """Return a number for this process, None if there is none left."""
+        for each in (self.here, self.anywhere):
+            with suppress(IndexError):  # others took the last one
+                while (i := each.popleft()) in self._done:
+                    pass
+                return i
+        return None
+
+    def end(self, i: int, result: Any) -> None:
+        """Keep a result, unless somebody else was faster."""
+        with self._lock:
+            if i not in self._done:
+                self._done.add(i)
+                self._keep(i, result)
+
+
+def _others_fit() -> bool:
+    """Whether another thread runs code of this package or of numba, and may hold their locks."""
+    for thread, frame in sys._current_frames().items():
+        each = None if thread == threading.get_ident() else frame
+        while each is not None:
+            if each.f_globals.get("__name__", "").partition(".")[0] in ("blockmdp", "numba"):
+                return True
+            each = each.f_back
+    return False
+
+
+def _make_copies(n: int, jobs: _Jobs, copies: list[_Copy]) -> None:
+    """Add n copies of this process, or as many as the system allows, and let them begin."""
+    with _uninterrupted():
+        with suppress(OSError), catching_warnings(DeprecationWarning):  # Python warns of threads
+            for _ in range(n):
+                copies.append(_Copy(jobs, copies))
+        for copy in copies.copy():  # when all have been made: threads should not be copied
+            try:
+                copy.start()
+            except RuntimeError:  # the system allows no more threads
+                copies.remove(copy)
+                copy.end()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait. Python handles it in its main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+    came: list[int] = []
+    if before is not None:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 class _Copy(threading.Thread):
     """A copy of this process, and a thread that waits for its results."""
 
-    def __init__(
-        self,
-        call: Callable[[int], T],
-        shared: Sequence[Any],
-        own: deque[int],
-        todo: deque[int],
-        results: dict[int, T],
-        caught: list[warnings.WarningMessage],
-    ) -> None:
+    def __init__(self, jobs: _Jobs, others: Sequence[_Copy]) -> None:
         super().__init__(daemon=True)
-        self._shared, self._own, self._todo, self._results = shared, own, todo, results
-        self._caught = caught
+        self._jobs = jobs
+        self.number: int | None = None  # what it does now
         context = multiprocessing.get_context("fork")
-        self._pipe, other = context.Pipe()
-        arguments = (other, call, shared, os.getpid())
+        self._pipe, theirs = context.Pipe()
+        ours = [self._pipe, *(each._pipe for each in others)]
+        arguments = (theirs, ours, jobs, os.getpid())
         self.process = context.Process(target=_answer, args=arguments, daemon=True)
-        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            self.process.start()  # Python warns if there are threads; none of ours holds a lock
-        other.close()
+        with theirs:
+            self.process.start()
 
     def run(self) -> None:
-        while True:
-            try:
-                i = self._todo.popleft()
-            except IndexError:
-                break
-            try:
-                self._pipe.send(i)
-                data = self._pipe.recv_bytes()
-                if data:
-                    self._results[i], caught = _Unpickler(data, self._shared).load()
-                    self._caught.extend(caught)
+        jobs = self._jobs
+        with suppress(IndexError):
+            while True:
+                self.number = jobs.anywhere.popleft()
+                try:
+                    self._pipe.send(self.number)
+                    data = self._pipe.recv_bytes()
+                    result, caught = _Unpickler(data, jobs.shared).load()
+                except Exception:  # it failed (None), has ended, or sent what cannot be read
+                    jobs.here.append(self.number)
+                    if not self.process.is_alive():
+                        break
                 else:
-                    self._own.append(i)
-            except Exception:  # it was killed
-                self._own.append(i)
-                break
+                    jobs.caught.extend(caught)
+                    jobs.end(self.number, result)
+        self.number = None
+        self.end()
+
+    def stuck_at(self, seconds: float) -> int | None:
+        """Wait for the copy to end. Return its number if that takes too long, otherwise None."""
+        while self.is_alive():
+            self.join(seconds)
+            if self.is_alive() and self.number is not None:
+                return self.number
+        return None
+
+    def end(self) -> None:
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self._pipe.close()
 
 
-def _answer(pipe: Any, call: Callable[[int], Any], shared: Sequence[Any], parent: int) -> None:
-    """Call a function with what comes from the pipe, and send back what it returns; in a copy."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+def _answer(pipe: Any, ours: Sequence[Any], jobs: _Jobs, parent: int) -> None:
+    """Call a function with what comes from the pipe, and send back what it returns; in a copy.
+
+    ours: ends of pipes that only the parent uses.
+    """
+    signal.signal(signal.SIGINT, lambda *_: None)  # unlike SIG_IGN, no program here inherits it
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for each in ours:
+        each.close()
     while os.getppid() == parent:
-        i = pipe.recv()
         try:
-            with warnings.catch_warnings(record=True) as caught:
-                result = call(i)
-            file = io.BytesIO()
-            _Pickler(file, shared).dump((result, caught))
-            data = file.getvalue()
+            i, answer = pipe.recv(), None
+        except EOFError:  # the parent does not need it
+            return
+        with suppress(Exception), warnings.catch_warnings(record=True) as caught:
+            result = jobs.call(i)
+            told = [(each.message, each.category, each.filename, each.lineno) for each in caught]
+            answer = result, told
+        try:
+            data = _pickled(answer, jobs.shared)
         except Exception:
-            data = b""
+            return  # the next ones cannot be pickled either
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # it may be closed
+                stream.flush()
         pipe.send_bytes(data)
+
+
+def _pickled(each: Any, shared: Sequence[Any]) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, shared).dump(each)
+    return file.getvalue()
 
 
 class _Pickler(pickle.Pickler):

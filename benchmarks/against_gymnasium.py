@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections import Counter
 from typing import Any
 
 import gymnasium as gym
@@ -161,32 +160,38 @@ def copies(n: int) -> Counted:
     return Counted(gym.vector.SyncVectorEnv([lake] * n))
 
 
-def throughput(episodes: int, n: int = 8, rounds: int = 3) -> None:
-    """Print the steps per second of agents on n copies, and of random actions.
+def throughput(episodes: int, n: int = 8, turns: int = 9) -> None:
+    """Print the steps per second of agents on n copies, and their share of those of random actions.
 
-    The speed of a machine varies, so they take turns.
+    The speed of a machine varies, so each fit stands between two random walks, and the median over
+    the turns counts.
     """
     print(f"\nsteps per second on {n} copies of FrozenLake behind noise, {episodes} episodes")
     k_means = bm.URL(KMeans(24, n_init=3), bm.OracleQ(), batch=200, iterations=1)
     agents = {"URL": k_means, "OnlineURL": bm.OnlineURL(pool_levels=True)}
-    steps, took, unused = Counter[str](), Counter[str](), {}
-    for agent in agents.values():
+    for name, agent in agents.items():
         agent.fit(copies(n), 10, horizon=20)  # compile before the clock starts
-    for _ in range(rounds):
-        for name, agent in agents.items():
+        fits, walks = [], [random_steps(n, episodes)]
+        for _ in range(turns):
             envs = copies(n)
-            took[name] += seconds(lambda: agent.fit(envs, episodes, horizon=20))  # noqa: B023
-            steps[name] += envs.steps
-            unused[name] = agent.ledger_["unused"] / sum(agent.ledger_.values())
-            envs, random = copies(n), np.random.default_rng(0)
-            envs.reset(seed=0)
-            took["random"] += seconds(walk, envs, 10 * episodes // n, random)
-            steps["random"] += envs.steps
-    alone = steps["random"] / took["random"]
-    print(f"{'random':<24}{alone:>10,.0f}")
-    for name in agents:
-        speed = steps[name] / took[name]
-        print(f"{name:<24}{speed:>10,.0f}{speed / alone:>7.0%}, episodes unused {unused[name]:.0%}")
+            took = seconds(lambda: agent.fit(envs, episodes, horizon=20))  # noqa: B023
+            fits.append(envs.steps / took)
+            walks.append(random_steps(n, episodes))
+        shares = np.array(fits) / (np.array(walks[:-1]) + walks[1:]) * 2
+        low, middle, high = np.quantile(shares, [0.25, 0.5, 0.75])
+        unused = agent.ledger_["unused"] / sum(agent.ledger_.values())
+        print(
+            f"{name:<12}{np.median(fits):>9,.0f}, random {np.median(walks):,.0f}: {middle:.0%} "
+            f"(quartiles {low:.0%} and {high:.0%} of {turns} turns), episodes unused {unused:.0%}",
+            flush=True,
+        )
+
+
+def random_steps(n: int, episodes: int) -> float:
+    """Return the steps per second of random actions."""
+    envs = copies(n)
+    envs.reset(seed=0)
+    return 1 / seconds(walk, envs, 10 * episodes // n, np.random.default_rng(0)) * envs.steps
 
 
 def walk(envs: Counted, steps: int, random: np.random.Generator) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from faults import are_gone, wait_until
 from helpers import python
-from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 import blockmdp as bm
@@ -190,28 +189,32 @@ def test_what_cannot_be_sent_back_is_done_here(two_processes):
 class Hanging(bm.OnlineURL):
     """Waits for a lock that another thread held when the process was copied."""
 
-    home, waited = 0, Path()
+    home, begun, waited = 0, Path(), Path()
 
     def _begin(self, simulator, episodes, record):
         if os.getpid() != self.home:
+            self.begun.touch()
             time.sleep(60)
             self.waited.touch()
+        wait_until(self.begun.exists)
         return super()._begin(simulator, episodes, record)
 
 
 def test_a_process_that_hangs_is_not_waited_for(two_processes, tmp_path, monkeypatch):
     monkeypatch.setattr(Hanging, "home", os.getpid())
+    monkeypatch.setattr(Hanging, "begun", tmp_path / "begun")
     monkeypatch.setattr(Hanging, "waited", tmp_path / "waited")
     monkeypatch.setattr(processes, "SILENCE", 0.1)
     problems = [lock(s) for s in range(4)]
     fits = bm.fit_many(Hanging(), problems, 20, range(4), engine="compiled")
     for seed, (fit, problem) in enumerate(zip(fits, problems)):
         assert_same(bm.OnlineURL().fit(problem, 20, seed), fit)
+    assert Hanging.begun.exists()
     assert not Hanging.waited.exists()
     wait_until(lambda: not multiprocessing.active_children())
 
 
-def test_no_process_is_copied_while_another_thread_fits(two_processes, tmp_path, monkeypatch):
+def test_no_process_is_copied_while_another_thread_fits(two_processes, monkeypatch):
     begun, over = threading.Event(), threading.Event()
 
     class Slow(bm.OnlineURL):
@@ -248,16 +251,43 @@ def test_deprecations_in_processes_are_told(two_processes, tmp_path, monkeypatch
     assert {f"old {seed}" for seed in range(4)} <= told
 
 
-def test_what_finished_fits_warn_of_is_told_if_another_fails(two_processes, tmp_path, monkeypatch):
-    monkeypatch.setattr(Placed, "home", os.getpid())
-    monkeypatch.setattr(Placed, "begun", tmp_path / "begun")
-    agents = [*(PlacedOnlineURL() for _ in range(4)), bm.OnlineURL(KMeans(0))]
-    seeds = [0, 1, 2, 3, 4]
-    with pytest.warns(UserWarning, match=".") as told:  # noqa: SIM117
-        with pytest.raises(ValueError, match="n_clusters"):
-            bm.fit_many(agents, lock(0), 20, seeds, engine="compiled")
-    texts = " ".join(str(each.message) for each in told)
-    assert all(f"seed {seed}" in texts for seed in range(4))
+def test_results_are_kept_as_they_come(two_processes):
+    kept = {}
+
+    def call(i):
+        if i > 0:
+            return f"result {i}"
+        wait_until(lambda: len(kept) == 3)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        processes.call_each(call, range(4), [], [], kept.__setitem__)
+    assert kept == {i: f"result {i}" for i in (1, 2, 3)}
+    assert not processes._others_fit()  # no thread is left
+
+
+def test_several_processes_that_die_or_hang_lose_nothing(monkeypatch, two_processes, tmp_path):
+    monkeypatch.setattr(processes, "cores", lambda: 5)
+    monkeypatch.setattr(processes, "SILENCE", 0.2)
+    home = os.getpid()
+
+    def call(i):
+        if os.getpid() != home:
+            (tmp_path / str(os.getpid())).touch()
+            number = len(list(tmp_path.iterdir()))
+            if number == 1:
+                os._exit(1)
+            if number == 2:
+                time.sleep(60)
+        else:
+            wait_until(lambda: len(list(tmp_path.iterdir())) > 1)
+        time.sleep(0.02)
+        return i
+
+    results = {}
+    processes.call_each(call, range(40), range(3), [], results.__setitem__)
+    assert results == {i: i for i in range(40)}
+    wait_until(lambda: not multiprocessing.active_children())
 
 
 def test_what_cannot_be_pickled_takes_turns(two_processes):

@@ -294,11 +294,13 @@ class _Dispatcher:
 
     def begin_anew(self) -> None:
         """Begin anew in the copy, where no thread catches warnings."""
-        if self._threads:
-            self._threads = 0
-            self._before.__exit__(None, None, None)
-        _catching.set(())
-        self._lock.release()
+        try:
+            if self._threads:
+                self._threads, self._others = 0, []
+                self._before.__exit__(None, None, None)
+            _catching.set(())
+        finally:
+            self._lock.release()
 
 
 _dispatcher = _Dispatcher()

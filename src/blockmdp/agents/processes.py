@@ -3,9 +3,9 @@
 The processes are copies of this one, so they know all that it knows: classes of a notebook,
 compiled functions, filters of warnings. They send back everything but the problems.
 
-A copy has only the thread that made it. So it waits for ever for a lock that another thread holds,
-or for the threads of a library. No copy is made while another thread fits, and a copy that is
-silent for long is not waited for: what it should do is done here.
+A copy has only the thread that made it. So it waits forever for a lock that another thread holds,
+or for the threads of a library. No copy is made while another thread fits, and a copy that does
+nothing for a while is not waited for: what it should do is done here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from blockmdp.checks import catching_warnings, cores
 __all__ = ["call_each"]
 
 PATIENCE = 0.1  # seconds of calls here before others help: the first ones load compiled functions
-SILENCE = 5.0  # seconds, or three times the longest call here, after which a copy may be stuck
+SILENCE = 5.0  # seconds without computing after which a copy seems to be stuck
+LONGEST = 10  # times the longest call here, but at least a minute, after which it does too
+SLICE = 0.1  # seconds after which a thread that waits looks around
 PR_SET_PDEATHSIG = 1
 
 
@@ -64,9 +66,17 @@ def call_each(
     until, longest = time.monotonic() + PATIENCE, 0.0
     may_help = sys.platform == "linux" and not multiprocessing.current_process().daemon
     try:
-        while (i := jobs.take()) is not None or copies:
-            if i is None and (i := copies[-1].stuck_at(max(SILENCE, 3 * longest))) is None:
-                copies.pop()  # if it failed, there is something left to do
+        while True:
+            alive = [copy for copy in copies if copy.is_alive()]
+            i = jobs.take()  # after that: a copy that has ended may have left something
+            if i is None and not alive:
+                return
+            if i is None:
+                limit = max(60.0, LONGEST * longest)
+                stuck = (number for copy in alive if (number := copy.stuck_at(limit)) is not None)
+                i = next(filter(jobs.is_open, stuck), None)
+            if i is None:
+                alive[0].join(SLICE)
                 continue
             if may_help and time.monotonic() >= until and not _others_fit():
                 may_help = False
@@ -74,12 +84,15 @@ def call_each(
             start = time.monotonic()
             jobs.end(i, call(i))
             longest = max(longest, time.monotonic() - start)
-            for copy in copies:
+            for copy in alive:
                 if copy.number == i:
                     copy.process.kill()
     finally:
+        jobs.anywhere.clear()
         for copy in copies:
             copy.process.kill()
+        for copy in copies:
+            copy.join(1.0)
         for each in jobs.caught:
             warnings.showwarning(*each)  # the copy has the same filters
 
@@ -112,11 +125,16 @@ class _Jobs:
                 return i
         return None
 
-    def end(self, i: int, result: Any) -> None:
-        """Keep a result, unless somebody else was faster."""
+    def is_open(self, i: int) -> bool:
+        """Whether there is no result yet."""
+        return i not in self._done
+
+    def end(self, i: int, result: Any, caught: Sequence[Any] = ()) -> None:
+        """Keep a result and its warnings, unless somebody else was faster."""
         with self._lock:
             if i not in self._done:
                 self._done.add(i)
+                self.caught.extend(caught)
                 self._keep(i, result)
 
 
@@ -169,6 +187,8 @@ class _Copy(threading.Thread):
         super().__init__(daemon=True)
         self._jobs = jobs
         self.number: int | None = None  # what it does now
+        self._since = self._moved = time.monotonic()
+        self._computed = 0
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
         ours = [self._pipe, *(each._pipe for each in others)]
@@ -179,36 +199,54 @@ class _Copy(threading.Thread):
 
     def run(self) -> None:
         jobs = self._jobs
-        with suppress(IndexError):
+        with suppress(IndexError, EOFError, OSError):  # nothing is left to do, or it has ended
             while True:
-                self.number = jobs.anywhere.popleft()
+                self._since, self.number = time.monotonic(), jobs.anywhere.popleft()
                 try:
                     self._pipe.send(self.number)
-                    data = self._pipe.recv_bytes()
-                    result, caught = _Unpickler(data, jobs.shared).load()
-                except Exception:  # it failed (None), has ended, or sent what cannot be read
+                    data = self._receive()
+                except (EOFError, OSError):
                     jobs.here.append(self.number)
-                    if not self.process.is_alive():
-                        break
+                    raise
+                try:
+                    result, caught = _Unpickler(data, jobs.shared).load()
+                except Exception:  # it failed and sent None, or something that cannot be read
+                    jobs.here.append(self.number)
                 else:
-                    jobs.caught.extend(caught)
-                    jobs.end(self.number, result)
+                    jobs.end(self.number, result, caught)
         self.number = None
         self.end()
 
-    def stuck_at(self, seconds: float) -> int | None:
-        """Wait for the copy to end. Return its number if that takes too long, otherwise None."""
-        while self.is_alive():
-            self.join(seconds)
-            if self.is_alive() and self.number is not None:
-                return self.number
-        return None
+    def _receive(self) -> bytes:
+        """Wait for an answer. A program that the process started may hold its end of the pipe."""
+        while not self._pipe.poll(SLICE):
+            if not self.process.is_alive():
+                raise EOFError
+        return self._pipe.recv_bytes()
+
+    def stuck_at(self, limit: float) -> int | None:
+        """Return what it does if it has computed nothing for a while, or takes longer than that."""
+        now, computed = time.monotonic(), _cpu_time(self.process.pid)
+        if computed != self._computed:
+            self._computed, self._moved = computed, now
+        is_stuck = now - self._moved >= SILENCE or now - self._since >= limit
+        return self.number if is_stuck else None
 
     def end(self) -> None:
         """Kill the process."""
         self.process.kill()
         self.process.join()
         self._pipe.close()
+
+
+def _cpu_time(pid: int | None) -> int:
+    """Return for how long a process has computed, in ticks of Linux."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except (OSError, IndexError):
+        return 0
 
 
 def _answer(pipe: Any, ours: Sequence[Any], jobs: _Jobs, parent: int) -> None:

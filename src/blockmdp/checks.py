@@ -292,8 +292,8 @@ class _Dispatcher:
         """Go on after that."""
         self._lock.release()
 
-    def begin_anew(self) -> None:
-        """Begin anew in the copy, where no thread catches warnings."""
+    def forget(self) -> None:
+        """Stop catching, in the copy: the threads that did are not there."""
         try:
             if self._threads:
                 self._threads, self._others = 0, []
@@ -308,7 +308,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_dispatcher.hold,
         after_in_parent=_dispatcher.go_on,
-        after_in_child=_dispatcher.begin_anew,
+        after_in_child=_dispatcher.forget,
     )
 
 

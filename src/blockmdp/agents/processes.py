@@ -61,7 +61,9 @@ def call_each(
     keep : callable
         Gets each number and its result, as soon as it is there; from any thread.
     """
-    jobs = _Jobs(call, numbers, stay, shared, keep)
+    jobs, must_stay = _Jobs(call, shared, keep), set(stay)
+    jobs.here.extend(stay)
+    jobs.anywhere.extend(i for i in numbers if i not in must_stay)
     copies: list[_Copy] = []
     until, longest = time.monotonic() + PATIENCE, 0.0
     may_help = sys.platform == "linux" and not multiprocessing.current_process().daemon
@@ -101,17 +103,11 @@ class _Jobs:
     """What is to be done, and what has been done."""
 
     def __init__(
-        self,
-        call: Callable[[int], Any],
-        numbers: Sequence[int],
-        stay: Sequence[int],
-        shared: Sequence[Any],
-        keep: Callable[[int, Any], None],
+        self, call: Callable[[int], Any], shared: Sequence[Any], keep: Callable[[int, Any], None]
     ) -> None:
         self.call, self.shared = call, shared
-        must_stay = set(stay)
-        self.here = deque(stay)
-        self.anywhere = deque(i for i in numbers if i not in must_stay)
+        self.here: deque[int] = deque()  # numbers for this process
+        self.anywhere: deque[int] = deque()
         self.caught: list[Any] = []  # message, category, file and line of each warning
         self._keep, self._lock = keep, threading.Lock()
         self._done: set[int] = set()

@@ -271,13 +271,13 @@ class VectorSimulator(Simulator):
             begin(i)
         copies.x[0], labels[0] = seen, label(copies, x, info)
         over = np.zeros(n, np.bool_)
+        last = self.horizon  # step before which no episode is too long
         changed = True  # whether copies began or ended an episode in the last step
         while ended < len(keys):
             now = t % T
             if changed:
-                rows = np.flatnonzero((number >= 0) & ~over)
+                rows = ((number >= 0) & ~over).nonzero()[0]
                 active = slice(None) if len(rows) == n else rows  # a slice is faster
-                last = int(start.min()) + self.horizon  # step before which no episode is too long
             if len(rows) < n:
                 actions[now] = 0
             if len(rows):
@@ -292,10 +292,11 @@ class VectorSimulator(Simulator):
             begins, over = over, terminated | truncated
             if changed:
                 over &= ~begins
-                for i in np.flatnonzero(begins).tolist():  # this step only reset the copy
+                for i in begins.nonzero()[0].tolist():  # this step only reset the copy
                     begin(i)
             if t >= last:
                 self._check_length(level, over)
+                last = int(start.min()) + self.horizon
             labels[t % T] = label(copies, x, info)
             if keep_x:
                 seen = np.asarray(x)
@@ -305,7 +306,7 @@ class VectorSimulator(Simulator):
                 copies.x[t % T] = seen
             changed = bool(np.count_nonzero(over) or np.count_nonzero(begins))
             if changed:
-                for i in np.flatnonzero((number >= 0) & over).tolist():
+                for i in ((number >= 0) & over).nonzero()[0].tolist():
                     end(copies, i, bool(terminated[i]) and int(level[i]) < self.horizon)
                     ended += 1
 

@@ -88,10 +88,10 @@ def test_the_evidence_of_numbers_is_that_of_their_joint_normal_distribution(K):
     z = np.arange(12) % K
     clusters = statistics(x, z, 5)
     model = shared(False, 3.0, math.log(0.1))
-    score, best = _dirichlet.evidence(model, clusters, (x**2).sum())
+    score, ratio, *_ = _dirichlet.evidence(model, clusters, (x**2).sum())
     direct = max(log_density(x, z, r) for r in _dirichlet.RATIOS)
     assert score - log_prior(clusters.counts, 0.1) == pytest.approx(direct, abs=1e-8)
-    assert log_density(x, z, best.ratio) == pytest.approx(direct, abs=1e-8)
+    assert log_density(x, z, ratio) == pytest.approx(direct, abs=1e-8)
 
 
 def test_the_evidence_of_bits_is_the_product_of_their_predictions():
@@ -117,16 +117,15 @@ def test_the_evidence_of_bits_is_the_product_of_their_predictions():
     totals = {
         r: sum(math.log((1 - r) * n + r * o) for n, o in zip(noise, own)) for r in (3 / 8, 0.5)
     }
-    score, best = _dirichlet.evidence(shared(True, 8.0, math.log(0.5)), clusters, 0.0)
+    model = shared(True, 8.0, math.log(0.5))
+    score, ratio, _, depends, found_typical = _dirichlet.evidence(model, clusters, 0.0)
     prior = log_prior(clusters.counts, 0.5)
     assert score == pytest.approx(prior + max(totals.values()), abs=1e-9)
-    assert best.ratio == max(totals, key=totals.get)
-    expected = [
-        best.ratio * o / ((1 - best.ratio) * n + best.ratio * o) for n, o in zip(noise, own)
-    ]
-    np.testing.assert_allclose(best.depends, expected, rtol=1e-9)
-    np.testing.assert_allclose(best.typical, typical)
-    assert best.depends[0] == best.depends.max() > 0.9
+    assert ratio == max(totals, key=totals.get)
+    expected = [ratio * o / ((1 - ratio) * n + ratio * o) for n, o in zip(noise, own)]
+    np.testing.assert_allclose(depends, expected, rtol=1e-9)
+    np.testing.assert_allclose(found_typical, typical)
+    assert depends[0] == depends.max() > 0.9
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 5])
@@ -149,10 +148,55 @@ def test_few_labels_are_compared_by_inner_products_as_many_are_by_evidence(K, ro
             model, clusters, row, square
         )
         assert (same, also_unused) == (best, unused)
-        assert model_of_few.ratio == model_of_many.ratio
+        if K != 1:  # with one label, all ratios are equally probable
+            assert model_of_few.ratio == model_of_many.ratio
         assert model_of_few.noise == pytest.approx(model_of_many.noise, rel=1e-9)
         if K > 0 and unused >= 0:
             assert few_new - few_top == pytest.approx(new - top, abs=1e-7)
+
+
+@pytest.mark.parametrize("K", [16, 30])
+def test_many_labels_are_compared_and_merged_by_their_evidence(K, monkeypatch):
+    x, z = gaussians(n=8 * K, K=K, apart=12.0)
+    clusters, square = statistics(x, z, K + 2), float((x**2).sum())
+    model = shared(False, 8.0, math.log(0.01), 4.0)
+    prediction = Predictive(np.zeros((K + 2, 8)), np.zeros(K + 2), np.zeros(K + 2))
+
+    def with_row(row, k):
+        return _dirichlet.evidence(
+            model, statistics(np.vstack([x, row]), np.append(z, k), K + 2), square + row @ row
+        )
+
+    def compare(row):
+        given = model, clusters, row, square + row @ row, prediction, np.zeros(K + 2, np.bool_)
+        return _dirichlet.compare_labels(*given)
+
+    for row in (x[3] + 0.1, 0.5 * (x[0] + x[1]), np.full(8, 20.0)):
+        best, top, unused, new, found = compare(row)
+        assert unused == K
+        assert [top, new] == pytest.approx([with_row(row, k)[0] for k in (best, K)])
+        expected = with_row(row, best if top >= new else K)
+        assert [found.ratio, found.noise] == pytest.approx(expected[1:3])
+    assert new > top  # the last row is far from all
+    assert compare(x[3] + 0.1)[0] == z[3]
+
+    score, *_ = _dirichlet.evidence(model, clusters, square)
+    pairs = np.array([(i, j) for i in range(K) for j in range(i)])
+    merged = [
+        _dirichlet.evidence(model, statistics(x, np.where(z == j, i, z), K + 2), square)[0]
+        for i, j in pairs
+    ]
+    better = np.flatnonzero(np.array(merged) > np.median(merged))
+    for first in (0, better[0] + 1, better[-1] + 1):
+        found = _dirichlet.next_merger(model, clusters, square, pairs, first, np.median(merged))
+        assert found == min([i for i in better if i >= first], default=len(pairs))
+
+    compiled = [compare(row) for row in x[:3]], score
+    interpret(monkeypatch, _dirichlet)
+    for row, (*same, its_model) in zip(x, compiled[0]):
+        *found, model_found = compare(row)
+        assert found == pytest.approx(same, rel=1e-12)
+        assert model_found[:4] == pytest.approx(its_model[:4], rel=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1.0, 1e17])
@@ -196,7 +240,7 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     def run():
         clusters, labels, square = statistics(x, z, 5), z.copy(), float((x**2).sum())
         moves = _dirichlet.map_sweeps(model, x, labels, clusters, 10)
-        score, best = _dirichlet.evidence(model, clusters, square)
+        score, *best = _dirichlet.evidence(model, clusters, square)
         prediction = Predictive(np.zeros((5, 8)), np.zeros(5), np.zeros(5))
         is_current = np.zeros(5, np.bool_)
         assigned, floats = [], [score, *np.hstack(best)]

@@ -68,6 +68,13 @@ class Clusters(NamedTuple):
     sums: Any  # (K, d) their sum
 
 
+class Parts(NamedTuple):
+    """What each label adds to the evidence. Of a label that is not in use, it means nothing."""
+
+    prior: Any  # (K,) log of (N_k - 1)!, its part of the Dirichlet process
+    squares: Any  # (K,) of its sum; not used for bits
+
+
 class Predictive(NamedTuple):
     """What labels predict: log p(x | k) = b[k] + W[k] . x - g[k] |x|^2 / 2, up to a constant."""
 
@@ -143,41 +150,82 @@ def label_sums(x, z, K):
 # --- the probability of a clustering --------------------------------------------------------------
 @jit
 def evidence(model, clusters, square):
-    """Return log p(x, z) up to a constant of the data, and the model that maximises it.
+    """Return log p(x, z) up to a constant of the data, and the ratio, noise, depends and typical of
+    the model that maximises it.
 
     model: its noise is not used, and its ratio only says where to begin to search if there are many
-    labels. The best of `RATIOS` and the noise that goes with it are in the model returned. square:
-    the sum of the squares of all numbers; not used for bits.
+    labels. The best ratio is one of `RATIOS`. square: the sum of the squares of all numbers; not
+    used for bits.
     """
+    parts = label_parts(model, clusters)
+    score, best = evidence_of_parts(model, clusters, parts, square)
+    return score, best.ratio, best.noise, best.depends, best.typical
+
+
+@jit
+def label_parts(model, clusters):
+    """Return what each label adds to the evidence, as `Parts`."""
+    K = len(clusters.counts)
+    parts = Parts(np.zeros(K), np.zeros(K))
+    for k in range(K):
+        update_part(model, clusters, parts, k)
+    return parts
+
+
+@inlined
+def update_part(model, clusters, parts, k):
+    """Bring the parts of label k up to date."""
     counts, sums = clusters
-    n = 0
-    total = 0.0
-    within = square
-    squares = np.zeros(len(counts))  # of the sums
-    for k in range(len(counts)):
-        if counts[k] > 0:
-            n += counts[k]
-            total += model.log_alpha + math.lgamma(counts[k])  # the Dirichlet process
-            if not model.bits:
-                squares[k] = dot_rows(sums, k, sums, k)
-                within -= squares[k] / counts[k]
+    if counts[k] > 0:
+        parts.prior[k] = math.lgamma(counts[k])
+        if not model.bits:
+            parts.squares[k] = dot_rows(sums, k, sums, k)
+
+
+@jit
+def evidence_of_parts(model, clusters, parts, square):
+    """Return the evidence, and the model that maximises it. parts: those of all labels."""
+    counts, sums = clusters
+    n = counts.sum()
+    prior = log_prior(model, clusters, parts)
     if model.bits:
         score, best_model = evidence_of_bits(model, clusters)
-        return total + score, best_model
+        return prior + score, best_model
     if n < 2:
-        return total, with_noise(model, model.dim, 1.0, 1.0)
-    within = max(within, 1e-12 * square) + 1e-300
+        return prior, with_noise(model, model.dim, 1.0, 1.0)
     used = np.flatnonzero(counts)
     U = len(used)
     if U > MANY:
-        best, best_ratio, best_noise = search_ratio(model, clusters, squares, used, n, within)
-        return total + best, with_noise(model, model.dim, best_ratio, best_noise)
+        mean = np.empty(sums.shape[1])
+        score, ratio, noise = evidence_of_many(model, clusters, parts, square, mean)
+        return score, with_noise(model, model.dim, ratio, noise)
     products = np.empty((U, U))
     for a in range(U):
         for c in range(a + 1):
             products[a, c] = dot_rows(sums, used[a], sums, used[c])
+    within = square_within(clusters, parts, square)
     best, best_model = evidence_of_few(model, counts[used], products, within)
-    return total + best, best_model
+    return prior + best, best_model
+
+
+@inlined
+def log_prior(model, clusters, parts):
+    """Return the log probability of the labels under the Dirichlet process."""
+    total = 0.0
+    for k in range(len(clusters.counts)):
+        if clusters.counts[k] > 0:
+            total += model.log_alpha + parts.prior[k]
+    return total
+
+
+@inlined
+def square_within(clusters, parts, square):
+    """Return the sum of squares around the labels' means."""
+    within = square
+    for k in range(len(clusters.counts)):
+        if clusters.counts[k] > 0:
+            within -= parts.squares[k] / clusters.counts[k]
+    return max(within, 1e-12 * square) + 1e-300
 
 
 @jit
@@ -228,17 +276,20 @@ def next_merger(model, clusters, square, pairs, first, score):
     counts = clusters.counts.copy()
     sums = clusters.sums.copy()
     merged = Clusters(counts, sums)
+    parts = label_parts(model, clusters)
     for i in range(first, len(pairs)):
         one, two = pairs[i]
         counts[one] += counts[two]
         sums[one] += sums[two]
         counts[two] = 0
         sums[two] = 0.0
-        if evidence(model, merged, square)[0] > score:
+        update_part(model, merged, parts, one)
+        if evidence_of_parts(model, merged, parts, square)[0] > score:
             return i
         for k in (one, two):
             counts[k] = clusters.counts[k]
             sums[k] = clusters.sums[k]
+            update_part(model, merged, parts, k)
     return len(pairs)
 
 
@@ -265,52 +316,56 @@ def with_noise(model, dim, ratio, noise):
     return Model(model.bits, dim, ratio, noise, model.log_alpha, model.depends, model.typical)
 
 
-@jit
-def search_ratio(model, clusters, squares, used, n, within):
-    """Return the evidence of the means, the best ratio and its noise, for many labels.
+@inlined
+def evidence_of_many(model, clusters, parts, square, mean):
+    """Return the evidence of many labels, the best ratio and its noise. mean: (d,), overwritten.
 
     The search begins with the model's ratio, and goes up and down from it as long as that is
     better. This takes fewer steps than trying all ratios, and each takes U d of them, not U^2.
-
-    squares: (K,) of the labels' sums. used: (U,) labels in use. n: number of rows. within: sum of
-    squares around the labels' means.
     """
+    within = square_within(clusters, parts, square)
     i = 0
     while i + 1 < len(RATIOS) and RATIOS[i + 1] <= model.ratio:
         i += 1
-    best, noise = score_ratio(model, clusters, squares, used, n, within, RATIOS[i])
+    best, noise = score_ratio(model.dim, clusters, parts, within, mean, RATIOS[i])
     for step in (1, -1):
         while 0 <= i + step < len(RATIOS):
             ratio = RATIOS[i + step]
-            other, its_noise = score_ratio(model, clusters, squares, used, n, within, ratio)
+            other, its_noise = score_ratio(model.dim, clusters, parts, within, mean, ratio)
             if other <= best:
                 break
             best = other
             noise = its_noise
             i += step
-    return best, RATIOS[i], noise
+    return log_prior(model, clusters, parts) + best, RATIOS[i], noise
 
 
-@jit
-def score_ratio(model, clusters, squares, used, n, within, ratio):
-    """Return the evidence of the means for one ratio, and its noise."""
+@inlined
+def score_ratio(dim, clusters, parts, within, mean, ratio):
+    """Return the evidence of the means for one ratio, and its noise.
+
+    within: sum of squares around the labels' means. mean: (d,), overwritten.
+    """
     counts, sums = clusters
-    d = sums.shape[1]
-    mean = np.zeros(d)
+    n = 0
     weights = 0.0
     logs = 0.0
     between = 0.0
-    for k in used:
-        spread = 1.0 + ratio * counts[k]
-        weights += counts[k] / spread
-        logs += math.log(spread)
-        between += squares[k] / (counts[k] * spread)
-        for j in range(d):
-            mean[j] += sums[k, j] / spread
+    for j in range(len(mean)):
+        mean[j] = 0.0
+    for k in range(len(counts)):
+        if counts[k] > 0:
+            n += counts[k]
+            spread = 1.0 + ratio * counts[k]
+            weights += counts[k] / spread
+            logs += math.log(spread)
+            between += parts.squares[k] / (counts[k] * spread)
+            for j in range(len(mean)):
+                mean[j] += sums[k, j] / spread
     between -= dot(mean, mean) / weights
     Q = within + max(between, 0.0)
-    score = -0.5 * model.dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
-    return score, Q / ((n - 1) * model.dim)
+    score = -0.5 * dim * ((n - 1) * math.log(Q) + logs + math.log(weights))
+    return score, Q / ((n - 1) * dim)
 
 
 @jit
@@ -615,17 +670,27 @@ def compare_labels(model, clusters, row, square, prediction, is_current):
             top = score + math.log(counts[k])
             best = k
     if best >= 0 and not model.bits:  # the noise depends on the choice, so compare the evidence
-        add(clusters, best, row, 1)
-        top, known_model = evidence(model, clusters, square)
-        add(clusters, best, row, -1)
+        parts = label_parts(model, clusters)
+        given = (model, clusters, parts, row, square, mean)
+        top, ratio, noise = evidence_with(*given, best)
         new = -np.inf
         if unused >= 0:
-            add(clusters, unused, row, 1)
-            new, model = evidence(model, clusters, square)
-            add(clusters, unused, row, -1)
-        if top >= new:
-            model = known_model
+            new, new_ratio, new_noise = evidence_with(*given, unused)
+            if new > top:
+                ratio, noise = new_ratio, new_noise
+        model = with_noise(model, model.dim, ratio, noise)
     return best, top, unused, new, model
+
+
+@inlined
+def evidence_with(model, clusters, parts, row, square, mean, k):
+    """Return what `evidence_of_many` does if one more row has label k. parts: as they are now."""
+    add(clusters, k, row, 1)
+    update_part(model, clusters, parts, k)
+    found = evidence_of_many(model, clusters, parts, square, mean)
+    add(clusters, k, row, -1)
+    update_part(model, clusters, parts, k)
+    return found
 
 
 @jit

@@ -873,7 +873,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self._scored(z, Clusters(counts, label_sums(self._x, z, len(counts))))
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
-        return _Clustering(z, clusters, *evidence(self._model, clusters, self._square))
+        found = evidence(self._model, clusters, self._square)
+        score, ratio, noise, depends, typical = found
+        model = self._model._replace(ratio=ratio, noise=noise, depends=depends, typical=typical)
+        return _Clustering(z, clusters, score, model)
 
     def _mergers(self, now: _Clustering) -> Iterator[Labels]:
         """Yield labels in which two are merged into the larger, where that is more probable."""

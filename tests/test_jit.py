@@ -207,6 +207,39 @@ def test_a_change_to_a_users_own_file_is_noticed(compile_double, tmp_path):
     assert compile_double() == (0, 1)
 
 
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+def test_loops_return_to_python_whenever_ctrl_c_is_pressed():
+    code = """
+import signal, time
+import numpy as np
+import blockmdp as bm
+from blockmdp import rng
+from blockmdp.oracles import DirichletMixture
+from blockmdp.oracles._kmeans import kmeans
+
+x = np.random.default_rng(0).normal(size=(30, 4))
+oracle, key = DirichletMixture().fit(x), rng.root(0)
+calls = {
+    "an array": lambda: oracle.predict(x),
+    "a clustering": lambda: oracle._current(),
+    "k-means": lambda: kmeans(x[:5], 2, 1, 5, 0.0, key),
+}
+signal.signal(signal.SIGALRM, signal.default_int_handler)  # as if Ctrl-C were pressed
+for name, call in calls.items():
+    call()
+    interrupted, end = 0, time.monotonic() + 60
+    while interrupted < 300 and time.monotonic() < end:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-6 * interrupted)
+            while True:
+                call()
+        except KeyboardInterrupt:
+            interrupted += 1
+    assert interrupted == 300, name
+"""
+    python(code)
+
+
 # --- interpreted functions ------------------------------------------------------------------------
 def test_keys_overflow_without_a_warning_in_interpreted_functions():
     keys = rng.children(rng.root(0), 0, 5)  # warnings are errors in all tests

@@ -7,10 +7,14 @@ their machine code in numba's cache. If no cache directory can be written, they 
 Numba checks whether a cached loop is up to date by looking at the file that contains the loop, so
 it misses a change to a function that is inlined from *another* file. Here a cache entry is valid
 only as long as no file of the package changes.
+
+What a loop returns to Python must not be a named tuple. Making one runs Python code, which Ctrl-C
+can interrupt, and numba then fails in ways that nobody can catch.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import Any, cast
 
 import numba
 import numpy as np
+from numba.core import serialize
 
 __all__ = [
     "index",
@@ -45,6 +50,12 @@ _STAMP = _package_digest()
 # 64-bit keys overflow by design, and numpy would warn. Compiled code never warns.
 _keys_wrap_around: Callable[[Callable[..., Any]], Callable[..., Any]]
 _keys_wrap_around = np.errstate(over="ignore")
+
+
+# Numba calls this to learn the type of each array that a compiled function returns, and crashes if
+# Ctrl-C interrupts it. A cache answers without running Python code, which nothing can interrupt.
+if hasattr(serialize, "_numba_unpickle"):
+    serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 
 def _compile(

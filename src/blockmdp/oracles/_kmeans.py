@@ -11,6 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
 from blockmdp.rng import child, integer, uniform
@@ -41,9 +42,16 @@ class Partition(NamedTuple):
     sizes: Any  # (K,) and their number
 
 
+def kmeans(
+    x: NDArray[np.float64], K: int, n_init: int, max_iter: int, tol: float, key: np.uint64
+) -> Clusters:
+    """Return the `Clusters` with the smallest inertia of `n_init` starts; see `best_start`."""
+    return Clusters(*best_start(x, K, n_init, max_iter, tol, key))
+
+
 @jit
-def kmeans(x, K, n_init, max_iter, tol, key):
-    """Return the `Clusters` with the smallest inertia of `n_init` starts.
+def best_start(x, K, n_init, max_iter, tol, key):
+    """Return the parts of the `Clusters` with the smallest inertia of `n_init` starts.
 
     x: (n, d). A start ends when no label changes, or when the squares of the moves of all centres
     sum to less than `tol` times the variance of a coordinate.
@@ -63,7 +71,7 @@ def kmeans(x, K, n_init, max_iter, tol, key):
         found = lloyd(x, C, max_iter, tol * variance)
         if found.inertia < best.inertia:
             best = found
-    return best
+    return best.centres, best.labels, best.inertia, best.n_iter
 
 
 @jit

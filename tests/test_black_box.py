@@ -202,6 +202,34 @@ def test_episodes_that_last_longer_than_the_horizon_are_refused():
         quick(batch=20).fit(Noisy(lake(20)), 10, horizon=3)
 
 
+class Late(gym.Env):
+    """Episodes of 4 steps, but for the fourth."""
+
+    observation_space = gym.spaces.Discrete(1)
+    action_space = gym.spaces.Discrete(2)
+    begun = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.begun, self.t = self.begun + 1, 0
+        return 0, {}
+
+    def step(self, action):
+        self.t += 1
+        return 0, 0.0, False, self.t >= (6 if self.begun == 4 else 4), {}
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_an_episode_of_one_copy_that_lasts_longer_than_the_horizon_is_refused(late):
+    def copy(is_late):
+        return Late() if is_late else gym.wrappers.TimeLimit(Late(), 3)
+
+    envs = gym.vector.SyncVectorEnv([lambda i=i: copy(i == late) for i in range(3)])
+    agent = Tabular(QLearning(exploration=1.0), on="observation")
+    with pytest.raises(ValueError, match="did not end after 4 steps: set a larger horizon in fit"):
+        agent.fit(envs, 60, horizon=4)
+
+
 def test_an_environment_without_a_bound_needs_a_horizon_or_a_time_limit():
     bare = Noisy(lake().unwrapped)
     with pytest.raises(ValueError, match="TimeLimit"):

@@ -8,8 +8,8 @@ Numba checks whether a cached loop is up to date by looking at the file that con
 it misses a change to a function that is inlined from *another* file. Here a cache entry is valid
 only as long as no file of the package changes.
 
-What a loop returns to Python must not be a named tuple. Making one runs Python code, which Ctrl-C
-can interrupt, and numba then fails in ways that nobody can catch.
+A loop must not return a tuple with a named tuple in it to Python. Making one runs Python code,
+which Ctrl-C can interrupt, and numba then fails in ways that nobody can catch.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ _keys_wrap_around: Callable[[Callable[..., Any]], Callable[..., Any]]
 _keys_wrap_around = np.errstate(over="ignore")
 
 
-# Numba calls this to learn the type of each array that a compiled function returns, and crashes if
-# Ctrl-C interrupts it. A cache answers without running Python code, which nothing can interrupt.
+# Numba calls this for the type of each array that a loop returns. If Ctrl-C interrupts it, a loop
+# that returns several arrays crashes. From the second call on, the cache answers without Python
+# code, which nothing can interrupt; but not if numba was used before the package was imported.
 if hasattr(serialize, "_numba_unpickle"):
     serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 

@@ -8,13 +8,13 @@ Numba checks whether a cached loop is up to date by looking at the file that con
 it misses a change to a function that is inlined from *another* file. Here a cache entry is valid
 only as long as no file of the package changes.
 
-A loop must not return a tuple with a named tuple in it to Python. Making one runs Python code,
-which Ctrl-C can interrupt, and numba then fails in ways that nobody can catch.
+A loop that Python calls must return numbers, or one new array and nothing else; it writes other
+arrays into its arguments. Numba runs Python code to return an array, which Ctrl-C can interrupt. If
+the array is part of a tuple or an argument, numba does not notice, and may crash the process.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing import Any, cast
 
 import numba
 import numpy as np
-from numba.core import serialize
 
 __all__ = [
     "index",
@@ -50,13 +49,6 @@ _STAMP = _package_digest()
 # 64-bit keys overflow by design, and numpy would warn. Compiled code never warns.
 _keys_wrap_around: Callable[[Callable[..., Any]], Callable[..., Any]]
 _keys_wrap_around = np.errstate(over="ignore")
-
-
-# Numba calls this for the type of each array that a loop returns. If Ctrl-C interrupts it, a loop
-# that returns several arrays crashes. From the second call on, the cache answers without Python
-# code, which nothing can interrupt; but not if numba was used before the package was imported.
-if hasattr(serialize, "_numba_unpickle"):
-    serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 
 def _compile(

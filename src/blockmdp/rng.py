@@ -302,15 +302,14 @@ def _uniforms(keys, d):
 
 
 @jit
-def _normals(keys, d, out):
+def _fill_normals(keys, d, out):
     for i in range(len(keys)):
         for j in range(d):
             out[i, j] = normal(keys[i], j)
-    return out
 
 
 @jit
-def _truncated_normals(keys, d, bound, out):
+def _fill_truncated_normals(keys, d, bound, out):
     for i in range(len(keys)):
         for j in range(d):
             key = np.uint64(child(keys[i], j))
@@ -326,18 +325,16 @@ def _truncated_normals(keys, d, bound, out):
                     t += 2
                     x = bound * (2.0 * uniform(key, t) - 1.0)
             out[i, j] = x
-    return out
 
 
 @jit
-def _bits(keys, d, out):
+def _fill_bits(keys, d, out):
     for i in range(len(keys)):
         for j in range(d):
             if j % 64 == 0:
                 z = draw(keys[i], j // 64)
             out[i, j] = z >> _63
             z = z << np.uint64(1)
-    return out
 
 
 def root(seed: int, stream: int = 0) -> np.uint64:
@@ -438,7 +435,9 @@ def normals(
     ndarray of shape (n, d)
         Entry [i, j] is `normal(keys[i], j)`.
     """
-    return _normals(keys, d, np.empty((len(keys), d), dtype))
+    out = np.empty((len(keys), d), dtype)
+    _fill_normals(keys, d, out)
+    return out
 
 
 def truncated_normals(
@@ -462,7 +461,9 @@ def truncated_normals(
     ndarray of shape (n, d)
         Numbers with the truncated normal distribution.
     """
-    return _truncated_normals(keys, d, float(bound), np.empty((len(keys), d), dtype))
+    out = np.empty((len(keys), d), dtype)
+    _fill_truncated_normals(keys, d, float(bound), out)
+    return out
 
 
 def bits(
@@ -493,4 +494,5 @@ def bits(
         out = np.empty((len(keys), d), dtype)
     elif out.shape != (len(keys), d):
         raise ValueError(f"out must have shape {(len(keys), d)}, got {out.shape}")
-    return _bits(keys, d, out)
+    _fill_bits(keys, d, out)
+    return out

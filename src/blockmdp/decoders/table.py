@@ -246,21 +246,24 @@ class _Rows:
         """Return the number of each row; new rows are kept and get the next number."""
         if self.count + len(rows) > len(self._kept):
             self._grow(2 * (self.count + len(rows)), rows.shape[1])
-        numbers, self.count = number_rows(rows, self._slots, self._kept, self.count, True)
-        return np.asarray(numbers, np.int32)
+        numbers: NDArray[np.int32]
+        numbers = number_rows(rows, self._slots, self._kept, self.count, True)
+        self.count = max(self.count, int(numbers.max(initial=-1)) + 1)
+        return numbers
 
     def find(self, rows: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the number of each row; -1 for those that were not kept."""
         if self.count == 0 or rows.shape[1] != self._kept.shape[1]:
             return np.full(len(rows), -1, np.int32)
-        numbers, _ = number_rows(rows, self._slots, self._kept, self.count, False)
-        return np.asarray(numbers, np.int32)
+        numbers: NDArray[np.int32]
+        numbers = number_rows(rows, self._slots, self._kept, self.count, False)
+        return numbers
 
     def _grow(self, room: int, width: int) -> None:
         old = self._kept[: self.count]
         self._kept = np.empty((room, width), np.uint64)
         self._slots = np.full(1 << (2 * room - 1).bit_length(), -1, np.int64)
-        _, self.count = number_rows(old, self._slots, self._kept, 0, True)
+        number_rows(old, self._slots, self._kept, 0, True)
 
 
 def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
@@ -273,7 +276,7 @@ def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
 
 @jit
 def number_rows(rows, slots, kept, count, grow):
-    """Look rows up in a hash table; return the number of each, and how many are kept now.
+    """Look rows up in a hash table; return the number of each.
 
     rows: (n, w) uint64. slots: (2**b,) int64, the hash table, -1 where free; at least twice as long
     as there will be rows; changed in place. kept: (room, w) uint64, the first `count` rows in use;
@@ -304,4 +307,4 @@ def number_rows(rows, slots, kept, count, grow):
                 break
             at = (at + 1) & mask
         numbers[i] = n
-    return numbers, count
+    return numbers

@@ -34,6 +34,7 @@ __all__ = [
     "best_side",
     "common_mean",
     "evidence",
+    "fit_noise",
     "group",
     "label_sums",
     "linear_scores",
@@ -150,16 +151,24 @@ def label_sums(x, z, K):
 # --- the probability of a clustering --------------------------------------------------------------
 @jit
 def evidence(model, clusters, square):
-    """Return log p(x, z) up to a constant of the data, and the ratio, noise, depends and typical of
-    the model that maximises it.
+    """Return log p(x, z) up to a constant of the data, for the noise that maximises it.
 
     model: its noise is not used, and its ratio only says where to begin to search if there are many
-    labels. The best ratio is one of `RATIOS`. square: the sum of the squares of all numbers; not
-    used for bits.
+    labels. square: the sum of the squares of all numbers; not used for bits.
+    """
+    return evidence_of_parts(model, clusters, label_parts(model, clusters), square)[0]
+
+
+@jit
+def fit_noise(model, clusters, square, depends, typical):
+    """Return the evidence, and the ratio and noise of the model that maximises it; set its
+    `depends` and `typical`. The ratio is one of `RATIOS`.
     """
     parts = label_parts(model, clusters)
     score, best = evidence_of_parts(model, clusters, parts, square)
-    return score, best.ratio, best.noise, best.depends, best.typical
+    depends[:] = best.depends
+    typical[:] = best.typical
+    return score, best.ratio, best.noise
 
 
 @jit
@@ -307,7 +316,7 @@ def split_pays(model, clusters, square, x, part, k, new, score):
             sums[new] += x[i]
     counts[k] -= counts[new]
     sums[k] -= sums[new]
-    return evidence(model, Clusters(counts, sums), square)[0] > score
+    return evidence(model, Clusters(counts, sums), square) > score
 
 
 @jit
@@ -791,7 +800,7 @@ def group(model, clusters, x, z, square, candidates, moved):
     if new == K:
         return 0
     now = Clusters(counts, sums)
-    best = evidence(model, now, square)[0]
+    best = evidence(model, now, square)
     mean = np.zeros(d)
     common_mean(model, now, mean)
     prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
@@ -817,7 +826,7 @@ def group(model, clusters, x, z, square, candidates, moved):
         moved[size] = row
         add(now, z[row], x[row], -1)
         add(now, new, x[row], 1)
-        score = evidence(model, now, square)[0]
+        score = evidence(model, now, square)
         if score > best:
             best = score
             found = size + 1
@@ -934,7 +943,7 @@ def best_cut(model, x, tree, square):
         if next_K >= K:
             next_K = K - max(K // 5, 1)
             used = np.flatnonzero(alive)
-            score = evidence(model, Clusters(counts[used], sums[used]), square)[0]
+            score = evidence(model, Clusters(counts[used], sums[used]), square)
             if score > best:
                 best = score
                 best_K = K

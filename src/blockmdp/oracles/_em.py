@@ -13,10 +13,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp.jit import jit
 
 __all__ = ["BITS", "COUNTS", "REALS", "Fit", "Prior", "em"]
+
+Floats = NDArray[np.float64]
 
 REALS, BITS, COUNTS = 0, 1, 2  # what the coordinates are
 TINY = 1e-300  # the rate of a count that is always 0
@@ -49,16 +52,21 @@ class Components(NamedTuple):
     b: Any  # (K,)
 
 
-@jit
-def em(kind, x, r, prior, max_iter, tol):
-    """Iterate until the mean log-likelihood rises by less than `tol`; return a `Fit`.
+def em(kind: int, x: Floats, r: Floats, prior: Prior, max_iter: int, tol: float) -> Fit:
+    """Iterate until the mean log-likelihood rises by less than `tol`.
 
     kind: REALS, BITS or COUNTS. x: (n, d). r: (n, K) responsibilities to start from, overwritten.
-    prior: a `Prior`.
     """
-    n, d = x.shape
-    K = r.shape[1]
+    d, K = x.shape[1], r.shape[1]
     components = Components(np.empty(K), np.empty((K, d)), np.empty((d, K)), np.empty(K))
+    found = iterate(kind, x, r, prior, max_iter, tol, components)
+    return Fit(components.log_weights, components.means, *found)
+
+
+@jit
+def iterate(kind, x, r, prior, max_iter, tol, components):
+    """Set `components` to those of the last step; return the other parts of the `Fit`."""
+    n, d = x.shape
     square = 0.0
     if kind == REALS:
         for i in range(n):
@@ -77,7 +85,7 @@ def em(kind, x, r, prior, max_iter, tol):
         if total - before < tol * n:
             break
         before = total
-    return Fit(components.log_weights, components.means, variance, total, n_iter)
+    return variance, total, n_iter
 
 
 @jit

@@ -11,11 +11,14 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blockmdp.jit import index, inlined, jit
 from blockmdp.oracles.scores import bands, half_square
 
 __all__ = ["TYPES", "GaussianFit", "best_of_starts"]
+
+Floats = NDArray[np.float64]
 
 TYPES = ("full", "tied", "diag", "spherical")  # their indices are the argument `kind` below
 FULL, TIED, DIAG, SPHERICAL = range(4)
@@ -36,45 +39,45 @@ class GaussianFit(NamedTuple):
     n_iter: int
 
 
-@jit
-def best_of_starts(kind, x, uniforms, reg, max_iter, tol):
+def best_of_starts(
+    kind: int, x: Floats, uniforms: Floats, reg: float, max_iter: int, tol: float
+) -> GaussianFit:
     """Fit a mixture to x (n, d) from several starts, and return the `GaussianFit` that is most
     likely. A start that gives the same clusters as another one is left out.
 
     uniforms: (starts, K, trials), random numbers for `seed_centres`.
     """
-    n = len(x)
-    starts, K = uniforms.shape[:2]
-    owners = np.empty((starts, n), np.int64)
-    best = em(kind, x, owners[0], np.zeros((0, 0)), reg, 0, tol)
-    for start in range(starts):
-        owner = owners[start]
-        lloyd(x, seed_centres(x, uniforms[start]), owner, LLOYD)
-        number_by_appearance(owner, K)
-        is_new = True
-        for other in range(start):
-            is_new = is_new and not (owners[other] == owner).all()
-        if is_new:
-            fit = em(kind, x, owner, np.zeros((n, K)), reg, max_iter, tol)
-            if fit.log_likelihood > best.log_likelihood:
-                best = fit
-    return best
+    owners: list[NDArray[np.int64]] = []
+    fits: list[GaussianFit] = []
+    for numbers in uniforms:
+        owner = clusters(x, numbers)
+        if not any(np.array_equal(owner, other) for other in owners):
+            owners.append(owner)
+            fits.append(em(kind, x, owner, len(numbers), reg, max_iter, tol))
+    return max(fits, key=lambda fit: fit.log_likelihood)
 
 
-@jit
-def em(kind, x, owner, r, reg, max_iter, tol):
-    """Iterate until the mean log-likelihood changes by less than `tol`; return a `GaussianFit`.
+def em(
+    kind: int, x: Floats, owner: NDArray[np.int64], K: int, reg: float, max_iter: int, tol: float
+) -> GaussianFit:
+    """Iterate until the mean log-likelihood changes by less than `tol`.
 
-    owner: (n,), component of each row to start from. r: (n, K) zeros, room for responsibilities.
+    owner: (n,), component of each row to start from.
     """
-    n, d = x.shape
-    K = r.shape[1]
+    d = x.shape[1]
     log_weights, c = np.zeros(K), np.zeros(K)
     means, b = np.zeros((K, d)), np.zeros((K, d))
     S, W = np.zeros((K, d, d)), np.zeros((K, d, d))
     fit = GaussianFit(log_weights, means, S, W, b, c, -np.inf, 0)
-    if max_iter == 0:
-        return fit
+    log_likelihood, n_iter = iterate(kind, x, owner, reg, max_iter, tol, fit)
+    return fit._replace(log_likelihood=log_likelihood, n_iter=n_iter)
+
+
+@jit
+def iterate(kind, x, owner, reg, max_iter, tol, fit):
+    """Set the arrays of `fit`; return its log-likelihood, and the number of iterations."""
+    n, d = x.shape
+    r = np.zeros((n, len(fit.c)))
     for i in range(n):
         r[i, owner[i]] = 1.0
     works = maximise(kind, x, r, reg, fit)
@@ -87,8 +90,7 @@ def em(kind, x, owner, r, reg, max_iter, tol):
         works = maximise(kind, x, r, reg, fit)
         change = abs(mean - before)
         before = mean
-    total = n * before if works else -np.inf
-    return GaussianFit(log_weights, means, S, W, b, c, total, n_iter)
+    return n * before if works and not math.isnan(before) else -np.inf, n_iter
 
 
 @jit
@@ -239,6 +241,15 @@ def invert_factor(S, W):
 
 
 # --- the start -----------------------------------------------------------------------------------
+@jit
+def clusters(x, uniforms):
+    """Return the clusters (n,) that k-means finds in x, numbered as they appear."""
+    owner = np.empty(len(x), np.int64)
+    lloyd(x, seed_centres(x, uniforms), owner, LLOYD)
+    number_by_appearance(owner, len(uniforms))
+    return owner
+
+
 @jit
 def seed_centres(x, uniforms):
     """Draw rows far from each other, as greedy k-means++ does; return them as centres (K, d).

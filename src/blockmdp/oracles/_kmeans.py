@@ -45,17 +45,19 @@ class Partition(NamedTuple):
 def kmeans(
     x: NDArray[np.float64], K: int, n_init: int, max_iter: int, tol: float, key: np.uint64
 ) -> Clusters:
-    """Return the `Clusters` with the smallest inertia of `n_init` starts; see `best_start`."""
-    return Clusters(*best_start(x, K, n_init, max_iter, tol, key))
-
-
-@jit
-def best_start(x, K, n_init, max_iter, tol, key):
-    """Return the parts of the `Clusters` with the smallest inertia of `n_init` starts.
+    """Return the `Clusters` with the smallest inertia of `n_init` starts.
 
     x: (n, d). A start ends when no label changes, or when the squares of the moves of all centres
     sum to less than `tol` times the variance of a coordinate.
     """
+    centres, labels = np.zeros((K, x.shape[1])), np.zeros(len(x), np.int64)
+    inertia, n_iter = best_start(x, n_init, max_iter, tol, key, centres, labels)
+    return Clusters(centres, labels, inertia, n_iter)
+
+
+@jit
+def best_start(x, n_init, max_iter, tol, key, centres, labels):
+    """Set `centres` and `labels` to those of the best start; return its inertia and `n_iter`."""
     n, d = x.shape
     columns = np.ascontiguousarray(x.T)
     variance = 0.0
@@ -65,13 +67,15 @@ def best_start(x, K, n_init, max_iter, tol, key):
             mean += columns[j, i] / n
         for i in range(n):
             variance += (columns[j, i] - mean) * (columns[j, i] - mean) / (n * d)
-    best = Clusters(np.empty((0, 0)), np.empty(0, np.int64), np.inf, 0)
+    best, n_iter = np.inf, 0
     for start in range(n_init):
-        C = seeds(columns, K, np.uint64(child(key, start)))
+        C = seeds(columns, len(centres), np.uint64(child(key, start)))
         found = lloyd(x, C, max_iter, tol * variance)
-        if found.inertia < best.inertia:
-            best = found
-    return best.centres, best.labels, best.inertia, best.n_iter
+        if found.inertia < best:
+            best, n_iter = found.inertia, found.n_iter
+            centres[:] = found.centres
+            labels[:] = found.labels
+    return best, n_iter
 
 
 @jit

@@ -14,11 +14,14 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blockmdp.jit import inlined, jit
+from blockmdp.jit import inlined, interpreted, jit
 from blockmdp.rng import uniform
 
 __all__ = ["Network", "predict", "train"]
+
+Floats = NDArray[np.float64]
 
 MEMORY = 10  # steps that L-BFGS remembers
 
@@ -32,14 +35,30 @@ class Network(NamedTuple):
     v: Any  # (outputs,)
 
 
-@jit
-def train(x, y, units, alpha, max_iter, tol, key, noise=0.0):
+def train(
+    x: Floats,
+    y: Floats,
+    units: int,
+    alpha: float,
+    max_iter: int,
+    tol: float,
+    key: np.uint64,
+    noise: float = 0.0,
+) -> Network:
     """Fit a `Network` to x (n, d) and y (n, outputs).
 
     Each hidden unit gets a number within `noise` of 0 added for each row, always the same. It stops
     when no derivative is larger than `tol`. Parameters start uniformly within
     sqrt(2 / (inputs + outputs of their layer)) of 0 (Glorot and Bengio 2010), as in scikit-learn.
     """
+    theta = best_parameters(x, y, units, alpha, max_iter, tol, key, noise)
+    net: Network = interpreted(unpack)(theta, x.shape[1], units, y.shape[1])
+    return net
+
+
+@jit
+def best_parameters(x, y, units, alpha, max_iter, tol, key, noise):
+    """Return the parameters of the network, (units * (d + 1) + outputs * (units + 1),)."""
     d, outputs = x.shape[1], y.shape[1]
     theta = np.empty(units * (d + 1) + outputs * (units + 1))
     for i in range(len(theta)):
@@ -51,7 +70,7 @@ def train(x, y, units, alpha, max_iter, tol, key, noise=0.0):
         for i in range(len(x)):
             added[m, i] = (2.0 * uniform(key, len(theta) + m * len(x) + i) - 1.0) * noise
     minimise(columns, targets, units, alpha, max_iter, tol, theta, added)
-    return unpack(theta, d, units, outputs)
+    return theta
 
 
 @jit

@@ -39,6 +39,7 @@ from blockmdp.oracles._dirichlet import (
     best_cut,
     best_side,
     evidence,
+    fit_noise,
     label_sums,
     map_sweeps,
     next_merger,
@@ -504,7 +505,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reconsider()
             now = self._current()
             alike = self._model._replace(dim=float(d))
-            score = evidence(alike, now.clusters, self._square)[0]
+            score = evidence(alike, now.clusters, self._square)
             score -= 0.0 if self._T is None else price
             found.append((score, now.z, self._copy_of_T(), self._model))
         _, z, T, model = max(found, key=lambda each: each[0])
@@ -873,8 +874,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self._scored(z, Clusters(counts, label_sums(self._x, z, len(counts))))
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
-        found = evidence(self._model, clusters, self._square)
-        score, ratio, noise, depends, typical = found
+        depends, typical = np.empty_like(self._model.depends), np.empty_like(self._model.typical)
+        given = self._model, clusters, self._square, depends, typical
+        score, ratio, noise = fit_noise(*given)
         model = self._model._replace(ratio=ratio, noise=noise, depends=depends, typical=typical)
         return _Clustering(z, clusters, score, model)
 

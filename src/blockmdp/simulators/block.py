@@ -148,7 +148,9 @@ class BlockSimulator(Simulator):
                 pi = _stack(policies, h, int(labels.max(initial=0)) + 1)
                 a = choose(pi, which[on], labels, c[on], h)
                 actions[on, h] = a
-                s, rewards[on, h] = advance(mdp.dynamics, h, s, a, e[on])
+                r = np.empty(len(s))
+                s = advance(mdp.dynamics, h, s, a, e[on], r)
+                rewards[on, h] = r
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, lengths)
 

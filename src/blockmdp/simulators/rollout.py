@@ -85,18 +85,15 @@ def choose_each(pi: Floats, levels: Integers, labels: Integers, c: Keys) -> Inte
 
 
 @jit
-def advance(
-    dynamics: Dynamics, h: int, s: Integers, a: Integers, e: Keys
-) -> tuple[Integers, Floats]:
-    """Draw the next states (n,) and the rewards (n,) of step h. s, a, e: (n,)."""
+def advance(dynamics: Dynamics, h: int, s: Integers, a: Integers, e: Keys, r: Floats) -> Integers:
+    """Return the next states (n,) of step h, and set the rewards r (n,). s, a, e: (n,)."""
     model = dynamics.model
     t = np.empty(len(s), np.int64)
-    r = np.empty(len(s))
     for n in range(len(s)):
         i = draw_successor(model, h, s[n], a[n], e[n])
         t[n] = successor(dynamics.states, h, s[n], a[n], i)
         r[n] = sample_reward(model, h, s[n], a[n], i, e[n])
-    return t, r
+    return t
 
 
 @jit

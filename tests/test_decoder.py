@@ -288,6 +288,7 @@ def test_a_frozen_table_knows_equal_numbers_of_another_type():
     table.decode(np.zeros(2, np.int64), np.array([[1, 0], [0, 1]], np.int8))
     x = np.array([[0.0, 1.0], [0.5, 1.0], [1.0, 257.0]])  # 0.5 and 257 are not int8
     assert table.frozen().decode(np.zeros(3, np.int64), x).tolist() == [1, 2, 2]
+    assert table.frozen().decode(np.zeros(0, np.int64), x[:0]).tolist() == []
 
 
 def test_an_empty_frozen_table_knows_nothing():

@@ -227,15 +227,17 @@ def unpickle(*args):  # numba calls it for each array that a loop returns
 serialize._numba_unpickle = unpickle
 
 import blockmdp as bm
-from blockmdp import oracles
+from blockmdp import oracles, rng
 from blockmdp.decoders import TableDecoder
+from blockmdp.oracles._kmeans import kmeans
 from blockmdp.oracles.mixtures import SphericalMixture
 
 x = np.random.default_rng(0).normal(size=(12, 4))
-levels, bits = np.zeros(12, np.int64), x > 0
+levels, bits, keys = np.zeros(12, np.int64), x > 0, rng.children(rng.root(0), 0, 3)
 env = bm.lock_bernoulli(horizon=2)
 calls = {
-    "k-means": lambda: oracles.pca_kmeans(2).fit(x),
+    "random numbers": lambda: rng.truncated_normals(keys, 2, 1.0),
+    "k-means": lambda: kmeans(x, 2, 1, 5, 0.0, keys[0]),
     "Gaussians": lambda: oracles.gmm(2, n_init=1).fit(x),
     "balls": lambda: SphericalMixture(2, n_init=1).fit(x),
     "bits": lambda: oracles.BernoulliMixture(2, n_init=1).fit(bits),

@@ -26,7 +26,6 @@ from blockmdp.oracles import (
     _em,
     _gaussian,
     fit_oracle,
-    mixtures,
     scores,
 )
 from blockmdp.oracles.auto import _mergers
@@ -279,7 +278,6 @@ def test_mixtures_are_the_same_without_the_compiler(monkeypatch):
     for name, function in vars(_em).items():
         if is_compiled(function):
             monkeypatch.setattr(_em, name, interpreted(function))
-    monkeypatch.setattr(mixtures, "em", _em.em)
     assert list(fits()) == compiled
 
 
@@ -434,7 +432,6 @@ def test_gaussians_are_the_same_without_the_compiler(covariance_type, monkeypatc
     monkeypatch.setattr(scores, "index", int)
     for name in ("bands", "half_square"):
         monkeypatch.setattr(_gaussian, name, getattr(scores, name))
-    monkeypatch.setattr(mixtures, "best_of_starts", _gaussian.best_of_starts)
     plain = fit()
     assert plain.n_iter_ == compiled.n_iter_
     assert np.array_equal(plain.predict(X), compiled.predict(X))

@@ -33,7 +33,6 @@ from blockmdp.oracles import (
     _em,
     _network,
     fit_oracle,
-    mixtures,
     simhash,
     subspaces,
 )
@@ -294,7 +293,6 @@ def test_counts_and_categories_are_the_same_without_the_compiler(
     for name, function in vars(_em).items():
         if is_compiled(function):
             monkeypatch.setattr(_em, name, interpreted(function))
-    monkeypatch.setattr(mixtures, "em", _em.em)
     for one, other in zip(compiled, fits()):
         assert one == pytest.approx(other, rel=1e-9)
 

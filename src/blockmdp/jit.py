@@ -8,9 +8,9 @@ Numba checks whether a cached loop is up to date by looking at the file that con
 it misses a change to a function that is inlined from *another* file. Here a cache entry is valid
 only as long as no file of the package changes.
 
-A loop that Python calls must return numbers, or one new array and nothing else; it writes other
-arrays into its arguments. Numba runs Python code to return an array, which Ctrl-C can interrupt. If
-the array is part of a tuple or an argument, numba does not notice, and may crash the process.
+A loop that Python calls must return a number, a plain tuple of numbers, or one new array, and write
+other arrays into its arguments. Numba runs Python code to return arrays and named tuples. If Ctrl-C
+interrupts it there, numba only notices for one new array, and otherwise may crash the process.
 """
 
 from __future__ import annotations

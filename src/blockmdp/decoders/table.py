@@ -221,7 +221,7 @@ class FrozenTable:
             numbers[rows] = self._levels[h].find(_words(same_type[rows]))
             found = numbers[rows]
             numbers[rows] = np.where((found < 0) | (found >= self._counts[h]), self.n_labels, found)
-        exact = (same_type == x).reshape(len(x), -1).all(axis=1)
+        exact = (same_type == x).all(axis=tuple(range(1, x.ndim)))
         return np.where(exact, numbers, np.int32(self.n_labels))
 
 
@@ -246,24 +246,23 @@ class _Rows:
         """Return the number of each row; new rows are kept and get the next number."""
         if self.count + len(rows) > len(self._kept):
             self._grow(2 * (self.count + len(rows)), rows.shape[1])
-        numbers: NDArray[np.int32]
-        numbers = number_rows(rows, self._slots, self._kept, self.count, True)
-        self.count = max(self.count, int(numbers.max(initial=-1)) + 1)
+        numbers = np.empty(len(rows), np.int32)
+        self.count = number_rows(rows, self._slots, self._kept, self.count, True, numbers)
         return numbers
 
     def find(self, rows: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the number of each row; -1 for those that were not kept."""
         if self.count == 0 or rows.shape[1] != self._kept.shape[1]:
             return np.full(len(rows), -1, np.int32)
-        numbers: NDArray[np.int32]
-        numbers = number_rows(rows, self._slots, self._kept, self.count, False)
+        numbers = np.empty(len(rows), np.int32)
+        number_rows(rows, self._slots, self._kept, self.count, False, numbers)
         return numbers
 
     def _grow(self, room: int, width: int) -> None:
         old = self._kept[: self.count]
         self._kept = np.empty((room, width), np.uint64)
         self._slots = np.full(1 << (2 * room - 1).bit_length(), -1, np.int64)
-        number_rows(old, self._slots, self._kept, 0, True)
+        number_rows(old, self._slots, self._kept, 0, True, np.empty(len(old), np.int32))
 
 
 def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
@@ -275,15 +274,14 @@ def _words(x: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 @jit
-def number_rows(rows, slots, kept, count, grow):
-    """Look rows up in a hash table; return the number of each.
+def number_rows(rows, slots, kept, count, grow, numbers):
+    """Look rows up in a hash table, set the number of each, and return how many are kept now.
 
     rows: (n, w) uint64. slots: (2**b,) int64, the hash table, -1 where free; at least twice as long
     as there will be rows; changed in place. kept: (room, w) uint64, the first `count` rows in use;
     changed in place. grow: whether to keep unknown rows, for which there must be room; if not,
-    their number is -1.
+    their number is -1. numbers: (n,) int32.
     """
-    numbers = np.empty(len(rows), np.int32)
     mask = len(slots) - 1
     for i in range(len(rows)):
         z = np.uint64(len(slots))
@@ -307,4 +305,4 @@ def number_rows(rows, slots, kept, count, grow):
                 break
             at = (at + 1) & mask
         numbers[i] = n
-    return numbers
+    return count

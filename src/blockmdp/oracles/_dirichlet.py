@@ -161,8 +161,8 @@ def evidence(model, clusters, square):
 
 @jit
 def fit_noise(model, clusters, square, depends, typical):
-    """Return the evidence, and the ratio and noise of the model that maximises it; set its
-    `depends` and `typical`. The ratio is one of `RATIOS`.
+    """Return the evidence, and the ratio and noise of the model that maximises it. The ratio is one
+    of `RATIOS`. depends, typical: (d,), set to those of this model.
     """
     parts = label_parts(model, clusters)
     score, best = evidence_of_parts(model, clusters, parts, square)

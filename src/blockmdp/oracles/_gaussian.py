@@ -47,13 +47,9 @@ def best_of_starts(
 
     uniforms: (starts, K, trials), random numbers for `seed_centres`.
     """
-    owners: list[NDArray[np.int64]] = []
-    fits: list[GaussianFit] = []
-    for numbers in uniforms:
-        owner = clusters(x, numbers)
-        if not any(np.array_equal(owner, other) for other in owners):
-            owners.append(owner)
-            fits.append(em(kind, x, owner, len(numbers), reg, max_iter, tol))
+    starts = (clusters(x, numbers) for numbers in uniforms)
+    owners = {owner.tobytes(): owner for owner in starts}
+    fits = (em(kind, x, owner, uniforms.shape[1], reg, max_iter, tol) for owner in owners.values())
     return max(fits, key=lambda fit: fit.log_likelihood)
 
 

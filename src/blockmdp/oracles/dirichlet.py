@@ -875,8 +875,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scored(self, z: Labels, clusters: Clusters) -> _Clustering:
         depends, typical = np.empty_like(self._model.depends), np.empty_like(self._model.typical)
-        given = self._model, clusters, self._square, depends, typical
-        score, ratio, noise = fit_noise(*given)
+        score, ratio, noise = fit_noise(self._model, clusters, self._square, depends, typical)
         model = self._model._replace(ratio=ratio, noise=noise, depends=depends, typical=typical)
         return _Clustering(z, clusters, score, model)
 

@@ -14,6 +14,7 @@ from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
 from blockmdp.trajectories import Observations, Trajectories
+from blockmdp.url import online
 from blockmdp.url.levels import look_alike
 from blockmdp.url.online import OnlineDecoder
 
@@ -52,14 +53,64 @@ def test_engines_agree_bit_for_bit(pooled, learner):
         assert np.array_equal(one.confusion(50), other.confusion(50))
 
 
+def corridor(horizon):
+    """Five cells, of which the last one ends the episode and pays 1."""
+    s = np.arange(5)
+    states = np.stack([np.maximum(s - 1, 0), np.minimum(s + 1, 4)], axis=1)[:, :, None]
+    states[4] = 4
+    rewards = ((states == 4) & (s[:, None, None] < 4)) * 1.0
+    options = {"emission": bm.OneHotGaussian(5, 0, sigma=0.1), "horizon": horizon, "ends": s == 4}
+    return bm.BlockMDP(s == 0, bm.Successors(states, np.ones(states.shape)), rewards, **options)
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        (bm.lock_gaussian(6, 0.2, 0.1), {}),
+        (bm.lock_bernoulli(6, 0.2), {"learner": bm.UCBVI(bonus=0.1)}),
+        (bm.lock_gaussian(4, 0.2, 0.1), {"pool_levels": True, "memory": 300}),
+        (bm.lock_gaussian(4, 0.2, 0.1), {"pool_levels": False, "memory": 600}),
+        (bm.comblock(8, n_actions=4), {"learner": bm.UCBVI(bonus=0.0, stationary=False)}),
+        (bm.noisy_lock(5, "outliers"), {"pool_levels": False}),
+        (bm.noisy_lock(5, "correlated"), {}),
+        (bm.noisy_lock(5, "numbered categories"), {}),
+        (bm.noisy_lock(4, "counts"), {}),
+        (corridor(12), {}),
+        (bm.deep_sea(6), {}),  # without noise
+    ],
+)
+def test_the_compiled_loop_changes_nothing(problem, options, monkeypatch):
+    def fit():
+        agent = bm.OnlineURL(**options).fit(problem, 300, seed=3, record="few")
+        return agent.fit_more(151)
+
+    one = fit()
+    monkeypatch.setattr(online, "LOOPS", {})
+    other = fit()
+    for name in ("returns_", "trajectories_", "ledger_"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    for mine, its in zip(one.tables_, other.tables_):
+        assert np.array_equal(mine, its)
+    assert [vars(each) | {"policy": 0} for each in one.history_] == [
+        vars(each) | {"policy": 0} for each in other.history_
+    ]
+    assert len(one.snapshots_) == len(other.snapshots_)
+    for mine, its in zip(one.snapshots_, other.snapshots_):
+        assert (mine.k, mine.trajectories) == (its.k, its.trajectories)
+        assert np.array_equal(mine.policy.pi, its.policy.pi)
+        for h in range(problem.horizon):
+            x = problem.sample(h, 1, 20)
+            assert np.array_equal(mine.policy.decode(x, h), its.policy.decode(x, h))
+
+
 @pytest.mark.parametrize("oracle", [None, KMeans(3, n_init=2)])
 @pytest.mark.parametrize("pooled", [True, False])
 def test_memory_is_bounded_and_learning_goes_on(oracle, pooled, monkeypatch):
     kept = []
     learn = OnlineDecoder.learn
 
-    def spy(self, episode):
-        result = learn(self, episode)
+    def spy(self, *arguments):
+        result = learn(self, *arguments)
         if self._bank is not None:
             kept.append(self._bank.state.n.sum())
         else:

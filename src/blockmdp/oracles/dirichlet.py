@@ -64,7 +64,7 @@ from blockmdp.oracles.scores import (
     one_hot,
 )
 
-__all__ = ["DirichletMixture", "MixtureBank", "bounded", "trusting"]
+__all__ = ["Begun", "DirichletMixture", "MixtureBank", "bounded", "trusting"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -1031,7 +1031,26 @@ class MixtureBank:
         state.x[g, :n] = x
         state.square[g] = np.vdot(x, x)
 
-    def learn(self, groups: Labels, X: Array) -> list[int]:
+    def is_quiet(self) -> bool:
+        """Whether mixtures only learn rows, and need nothing else before or after that, as long as
+        no label is new.
+        """
+        return self.values is None and any(self.has_begun) and not self.state.hidden.any()
+
+    def most_rows(self) -> int:
+        """Return how many rows a mixture has room and memory for."""
+        limits = [mixture.memory for mixture in self.mixtures]
+        return min([int(self.state.z.shape[1]), *(n for n in limits if n is not None)])
+
+    def rows_before_decision(self) -> float:
+        """Return how many rows a mixture can learn before it is decided about categories."""
+        return self.coding.due - 1 - self.coding.n if self.coding.is_undecided() else math.inf
+
+    def count(self, rows: int) -> None:
+        """Take note that the mixtures have learnt up to that many rows."""
+        self.coding = self.coding._replace(n=self.coding.n + rows)
+
+    def learn(self, groups: Labels, X: Array, begun: Begun | None = None) -> list[int]:
         """Learn from observations, in their order.
 
         Parameters
@@ -1040,6 +1059,8 @@ class MixtureBank:
             Mixture that learns from each.
         X : ndarray of shape (m, d)
             Observations, finite.
+        begun : Begun or None, default=None
+            How many of them are learnt already, while the bank was quiet.
 
         Returns
         -------
@@ -1048,23 +1069,49 @@ class MixtureBank:
         """
         counts = np.bincount(groups)
         used = np.flatnonzero(counts)
-        sizes = counts[used]
         n_before = np.zeros(len(self.mixtures), np.int64)
-        touched = set()
-        if any(self.has_begun):
-            for g in used[count_stale(self.state, used) >= OUTLIERS]:
-                self.mixtures[g]._forget_outliers()
-                touched.add(int(g))
-            limits = [self.mixtures[g].memory for g in used]
-            most = np.array([math.inf if limit is None else limit for limit in limits])
-            too_many = self.state.n[used] + sizes > most
-            for g, size in zip(used[too_many], sizes[too_many]):
-                if self.has_begun[g]:
-                    self.mixtures[g]._make_room(int(size))
-            n_before[:] = self.state.n
-        touched |= self.recode(groups, X)  # also of mixtures that learn nothing from X
-        used = np.union1d(used, np.array(sorted(touched), np.int64)) if touched else used
-        X = self.coded(X)
+        if begun is not None:
+            touched: set[int] = set()
+            done = np.bincount(groups[: begun.rows], minlength=len(self.mixtures))
+            n_before[:] = self.state.n - done
+            self.count(int(counts.max()))
+        else:
+            touched = self._forget(used, counts[used])
+            if any(self.has_begun):
+                n_before[:] = self.state.n
+            touched |= self.recode(groups, X)  # also of mixtures that learn nothing from X
+            used = np.union1d(used, np.array(sorted(touched), np.int64)) if touched else used
+            X = self.coded(X)
+            touched |= self._welcome(groups, X, used)
+        touched |= self.learn_rows(groups, X - self.state.scores.centre[groups], begun)
+        relearnt = self.consider_categories()
+        if relearnt:
+            used, touched = np.array(sorted(touched | relearnt)), touched | relearnt
+        return self.finish(used, touched, n_before)
+
+    def _forget(self, used: Labels, sizes: Labels) -> set[int]:
+        """Forget old outliers of some mixtures, and what they have no memory for when they learn
+        `sizes` rows. Return the mixtures that forgot outliers.
+        """
+        touched: set[int] = set()
+        if not any(self.has_begun):
+            return touched
+        for g in used[count_stale(self.state, used) >= OUTLIERS]:
+            self.mixtures[g]._forget_outliers()
+            touched.add(int(g))
+        limits = [self.mixtures[g].memory for g in used]
+        most = np.array([math.inf if limit is None else limit for limit in limits])
+        too_many = self.state.n[used] + sizes > most
+        for g, size in zip(used[too_many], sizes[too_many]):
+            if self.has_begun[g]:
+                self.mixtures[g]._make_room(int(size))
+        return touched
+
+    def _welcome(self, groups: Labels, X: Array, used: Labels) -> set[int]:
+        """Let mixtures begin that learn their first row, and those of bits begin again if X are not
+        bits. Return the latter.
+        """
+        touched: set[int] = set()
         for g in used if not all(self.has_begun) else ():
             if not self.has_begun[g]:
                 self.mixtures[g]._reset(X[groups == g])
@@ -1073,11 +1120,7 @@ class MixtureBank:
                 if not _are_bits(X[groups == g]):
                     self.mixtures[g]._restart(X[groups == g])
                     touched.add(int(g))
-        touched |= self.learn_rows(groups, X - self.state.scores.centre[groups])
-        relearnt = self.consider_categories()
-        if relearnt:
-            used, touched = np.array(sorted(touched | relearnt)), touched | relearnt
-        return self.finish(used, touched, n_before)
+        return touched
 
     # --- whole numbers, which may stand for categories --------------------------------------------
     @property
@@ -1154,21 +1197,26 @@ class MixtureBank:
         self.state, self.coding = other.state, other.coding
         return begun
 
-    def learn_rows(self, groups: Labels, rows: Array) -> set[int]:
-        """Learn from rows without the centre. Return the mixtures that needed attention."""
+    def learn_rows(self, groups: Labels, rows: Array, begun: Begun | None = None) -> set[int]:
+        """Learn from rows without the centre. Return the mixtures that needed attention.
+
+        begun: see `learn`.
+        """
         _check_size(rows)
         most = int(np.bincount(groups).max())
         self.reserve(rows=int(self.state.n[groups].max()) + most)
         touched = set()
         moved = np.empty(DOUBTS, np.int64)
-        i = 0
-        while i < len(rows):
-            i, is_new, size, stopped = learn_rows(self.state, groups, rows, i, moved)
-            if stopped:
-                g = int(groups[i - 1])
-                self.mixtures[g]._attend(is_new, moved[:size])
+        last = Begun(0, False, moved[:0], False) if begun is None else begun
+        while True:
+            if last.stopped:
+                g = int(groups[last.rows - 1])
+                self.mixtures[g]._attend(last.is_new, last.moved)
                 touched.add(g)
-        return touched
+            if last.rows == len(rows):
+                return touched
+            i, is_new, size, stopped = learn_rows(self.state, groups, rows, last.rows, moved)
+            last = Begun(i, is_new, moved[:size], stopped)
 
     def finish(self, used: Labels, touched: set[int], n_before: Labels | None = None) -> list[int]:
         """Update the scores and the labels that mixtures report after they have learnt."""
@@ -1211,6 +1259,15 @@ class MixtureBank:
         return labels
 
 
+class Begun(NamedTuple):
+    """What a compiled loop has learnt of the last observations, and why it stopped."""
+
+    rows: int  # how many are learnt
+    is_new: bool  # whether the last one has a new label
+    moved: Labels  # rows of its mixture that should have one together
+    stopped: bool  # whether it needs attention
+
+
 class Coding(NamedTuple):
     """How a bank sees whole numbers: as they are, or as categories."""
 
@@ -1237,9 +1294,13 @@ class Coding(NamedTuple):
         """Return the coding that takes all numbers in the range for categories."""
         return self._replace(values=np.arange(self.low, self.high + 1))
 
+    def is_undecided(self) -> bool:
+        """Whether it is still to be decided about categories; bits need no decision."""
+        return self.is_possible and self.high - self.low > 1
+
     def is_due(self) -> bool:
-        """Whether to decide about categories now; bits need no decision."""
-        return self.is_possible and self.high - self.low > 1 and self.n >= self.due
+        """Whether to decide about categories now."""
+        return self.is_undecided() and self.n >= self.due
 
 
 def label_evidence(z: Labels, concentration: float) -> float:

@@ -106,7 +106,7 @@ class Simulator(ABC):
         self.run: LearnerRun | None = None
         self.labels = 0
         self._learners = 0
-        self._policy_key = streams.policy(seed)
+        self.policy_key = streams.policy(seed)
         self._mixture_key = streams.mixture(seed)
 
     @property

@@ -19,7 +19,14 @@ from blockmdp.oracles.scores import BankScores
 from blockmdp.policy import Policy, with_labels
 from blockmdp.simulators.base import LearnerRun, Simulator, decode_rows
 from blockmdp.simulators.rollout import advance, choose, play, start
-from blockmdp.tapes import SHOW_LATENT, EpisodeTapes, Tapes, episodes_on_tape, read_label
+from blockmdp.tapes import (
+    SHOW_LATENT,
+    EpisodeTapes,
+    Tape,
+    Tapes,
+    episodes_on_tape,
+    read_label,
+)
 from blockmdp.trajectories import Observations, Trajectories
 
 __all__ = ["BlockSimulator"]
@@ -38,6 +45,11 @@ class BlockSimulator(Simulator):
         Seed of the environment and of all choices.
     compiled : bool, default=True
         Whether to compile the episode loop. Learners in plain Python are always interpreted.
+
+    Attributes
+    ----------
+    compiled : bool
+        As given.
     """
 
     mdp: BlockMDP
@@ -46,7 +58,7 @@ class BlockSimulator(Simulator):
         super().__init__(seed)
         self.mdp, self.horizon, self.n_actions = mdp, mdp.horizon, mdp.n_actions
         self.observation_shape = (mdp.emission.dim,)
-        self._compiled = compiled
+        self.compiled = compiled
         self.world_key = streams.world(seed)
         kind = EpisodeTapes if mdp.emission.per_episode else Tapes
         self._tapes: Tapes | EpisodeTapes = kind(mdp, seed)
@@ -124,7 +136,7 @@ class BlockSimulator(Simulator):
         mdp, H, ends = self.mdp, self.horizon, self.mdp.ends
         which = self._mixture(policies, n)
         e = rng.children(self.world_key, self.episodes, n)
-        c = rng.children(self._policy_key, self.episodes, n)
+        c = rng.children(self.policy_key, self.episodes, n)
         levels = H + 1 if levels is None else levels
         x = np.zeros((n, levels if keep_x else 0, mdp.emission.dim), mdp.emission.dtype)
         actions, rewards, lengths = np.zeros((n, H), np.int64), np.zeros((n, H)), np.full(n, H)
@@ -154,6 +166,11 @@ class BlockSimulator(Simulator):
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, lengths)
 
+    def observations(self) -> Tape:
+        """Return a tape of observations that lasts for at least one episode, for compiled loops."""
+        self.use_observations(True)
+        return self._tapes.observations()
+
     def _play(self, pi: NDArray[np.float64], scores: BankScores, kind: str) -> Trajectories:
         """Draw one trajectory of a policy whose decoder consists of linear scores."""
         H, emission = self.horizon, self.mdp.emission
@@ -163,14 +180,14 @@ class BlockSimulator(Simulator):
             pi[:, : few.shape[1]] = few
         x = np.zeros((1, H + 1, emission.dim), emission.dtype)
         actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
-        loop = play if self._compiled else interpreted(play)
+        loop = play if self.compiled else interpreted(play)
         length = loop(
             self.mdp.dynamics,
             self._tapes.observations(),
             scores,
             pi,
             rng.key(self.world_key, self.episodes),
-            rng.key(self._policy_key, self.episodes),
+            rng.key(self.policy_key, self.episodes),
             *(x[0], actions[0], rewards[0]),
         )
         self.ledger[kind] += 1
@@ -191,7 +208,7 @@ class BlockSimulator(Simulator):
         """Return the episode loop for a learner; see `blockmdp.loop.learn` for its arguments."""
         functions: tuple[Any, ...] = (learner.act, learner.update, learner.plan)
         loop: Any = learn
-        if not (self._compiled and learner.is_compiled()):
+        if not (self.compiled and learner.is_compiled()):
             functions = tuple(map(interpreted, (read_label, episodes_on_tape, *functions)))
             loop = interpreted(learn_from)
         elif learner.compiled_loop is not None:

@@ -126,7 +126,7 @@ class GymSimulator(Simulator):
         check_observations(self.env.observation_space, self.env)
         H = self.horizon
         which = self._mixture(policies, n)
-        c = rng.children(self._policy_key, self.episodes, n)
+        c = rng.children(self.policy_key, self.episodes, n)
         first = self.episodes
         x: list[list[Any]] = []
         actions, rewards = np.zeros((n, H), np.int64), np.zeros((n, H))

@@ -199,7 +199,7 @@ class VectorSimulator(Simulator):
             if keep_x:
                 kept[k] = seen
 
-        keys = rng.children(self._policy_key, self.episodes, n)
+        keys = rng.children(self.policy_key, self.episodes, n)
         self._run(keys, label, act, end, kind, keep_x=keep_x)
         x = np.zeros(
             (n, H + 1 if keep_x else 0, *self.observation_shape),

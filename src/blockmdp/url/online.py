@@ -20,13 +20,14 @@ from blockmdp.agents.base import OWN_LABELS, DecodingAgent, check_learner, check
 from blockmdp.agents.continuing import resized
 from blockmdp.checks import check_finite, check_integer
 from blockmdp.decoders import FittedDecoder, constant_decoder
-from blockmdp.history import Refit
+from blockmdp.history import Refit, next_checkpoint
 from blockmdp.jit import interpreted
 from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
+from blockmdp.oracles._bank import DOUBTS, Bank
 from blockmdp.oracles._noise import MIN_DEGREES, whitening
-from blockmdp.oracles.dirichlet import MixtureBank, bounded, trusting
+from blockmdp.oracles.dirichlet import Begun, MixtureBank, bounded, trusting
 from blockmdp.oracles.fitting import (
     FittedOracle,
     check_labels,
@@ -35,8 +36,9 @@ from blockmdp.oracles.fitting import (
 )
 from blockmdp.oracles.scores import BankScores, bank_labels, to_scores
 from blockmdp.policy import Policy
-from blockmdp.simulators import LearnerRun, Simulator
+from blockmdp.simulators import BlockSimulator, LearnerRun, Simulator
 from blockmdp.trajectories import Observations, Trajectories, by_level
+from blockmdp.url._online import LOOPS, Bounds, Past, World
 from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
 from blockmdp.url.fix_label import LabelStandard, fix_label
 from blockmdp.url.levels import look_alike
@@ -146,6 +148,8 @@ class OnlineURL(DecodingAgent):
         state.trajectories = resized(state.trajectories, len(run.returns))
         f.reserve(len(run.returns))
         while run.k < stop:  # 4
+            if self._play_on(simulator, state, stop):
+                continue
             pi = A.behaviour(run.tables, run.k)  # 5
             is_random = f.explores
             if is_random:
@@ -155,12 +159,52 @@ class OnlineURL(DecodingAgent):
             drawn = simulator.rollout([Policy(pi, f)], n, "learn")  # 6
             self._learn_from(drawn, pi, simulator, state)
 
-    def _learn_from(
-        self, episodes: Trajectories, pi: NDArray[np.float64], simulator: Simulator, state: _State
-    ) -> None:
-        """Learn from episodes in which the policy pi was followed."""
+    def _play_on(self, simulator: Simulator, state: _State, stop: int) -> bool:
+        """Run episodes in a compiled loop, and finish the one that it leaves. Return whether there
+        were any.
+        """
         run, f, A = state.run, state.f, state.run.learner
-        born, relabelled = f.learn(episodes)
+        loop = LOOPS.get(type(A))
+        if loop is None or not (isinstance(simulator, BlockSimulator) and simulator.compiled):
+            return False
+        if simulator.snapshots is not None:
+            stop = min(stop, next_checkpoint(run.k, simulator.digits))
+        stop, first = f.quiet_until(stop), run.k
+        if stop <= first:
+            return False
+        tape, keys = simulator.observations(), (simulator.world_key, simulator.policy_key, run.key)
+        world = World(simulator.mdp.dynamics, tape, *keys, simulator.episodes - first)
+        x = np.zeros((simulator.horizon + 1, tape.shown.shape[1]), tape.shown.dtype)
+        moved = np.empty(DOUBTS, np.int64)
+        given = (run.tables, world, *f.for_loops(), first, stop, x, moved)
+        k, learnt, is_new, size, stopped = loop(*given)
+        new = slice(first, k)
+        run.returns[new] = f.rewards[new].sum(axis=1)
+        state.trajectories[new] = simulator.episodes + np.arange(1, k - first + 1)
+        simulator.ledger["learn"] += k - first
+        f.pass_on(k)
+        run.k = k
+        if k > first and simulator.is_due(run):
+            simulator.keep(run, f.decoder())
+        if learnt >= 0:
+            simulator.ledger["learn"] += 1
+            pi = A.behaviour(run.tables, k)
+            own = (f.actions[k : k + 1].copy(), f.rewards[k : k + 1].copy(), f.lengths[k : k + 1])
+            begun = Begun(learnt, is_new, moved[:size], stopped) if learnt else None
+            self._learn_from(Trajectories(x[None], *own), pi, simulator, state, begun)
+        return True
+
+    def _learn_from(
+        self,
+        episodes: Trajectories,
+        pi: NDArray[np.float64],
+        simulator: Simulator,
+        state: _State,
+        begun: Begun | None = None,
+    ) -> None:
+        """Learn from episodes in which the policy pi was followed, or from the rest of one."""
+        run, f, A = state.run, state.f, state.run.learner
+        born, relabelled = f.learn(episodes, begun)
         new = slice(run.k, run.k + len(episodes))
         last = new.stop - 1
         if born or relabelled or f.notes:
@@ -316,8 +360,37 @@ class OnlineDecoder:
                 labels[rows] = self.oracles[g].predict(x[rows])
         return labels
 
-    def learn(self, episodes: Trajectories) -> tuple[list[tuple[int, int]], int]:
-        """Learn from one or more episodes.
+    def quiet_until(self, stop: int) -> int:
+        """Return before which episode, at most `stop`, mixtures only learn rows: until then, levels
+        neither share what they know nor decide anything. It is `k` if there are no mixtures.
+        """
+        bank = self._bank
+        if bank is None or self._past is not None or not bank.is_quiet():
+            return self.k
+        rows = self.labels.shape[1] if self.pooled else 1  # of a mixture, in each episode
+        decision = self.k + bank.rows_before_decision() / rows
+        return int(min(stop, self._shares_at() - 1, decision))
+
+    def for_loops(self) -> tuple[Bank, Bounds, bool, Past]:
+        """Return what `_online.learn_online` needs of this decoder."""
+        bank = self._bank
+        assert bank is not None
+        coding = bank.coding
+        bounds = Bounds(bank.most_rows(), coding.is_possible, coding.low, coding.high)
+        past = Past(self.labels, self.actions, self.rewards, self.lengths)
+        return bank.state, bounds, self.pooled, past
+
+    def pass_on(self, k: int) -> None:
+        """Take note that a compiled loop has learnt all episodes before number k."""
+        bank, new = self._bank, slice(self.k, k)
+        assert bank is not None
+        bank.count(int(self.lengths[new].sum()) + k - self.k if self.pooled else k - self.k)
+        self.k = k
+
+    def learn(
+        self, episodes: Trajectories, begun: Begun | None = None
+    ) -> tuple[list[tuple[int, int]], int]:
+        """Learn from one or more episodes, or from the rest of one that a compiled loop has begun.
 
         Returns
         -------
@@ -343,17 +416,18 @@ class OnlineDecoder:
             self._share_noise()
             end = new.stop if self.pooled else min(max(self._shares_at(), self.k + 2) - 1, new.stop)
             rows = (at.k >= self.k) & (at.k < end)
-            more, changed = self._learn_until(end, _Places(at.k[rows], levels[rows]), x[rows])
+            places = _Places(at.k[rows], levels[rows])
+            more, changed = self._learn_until(end, places, x[rows], begun)
             born, relabelled = born + more, relabelled + changed
         return born, relabelled
 
     def _learn_until(
-        self, end: int, at: _Places, x: NDArray[Any]
+        self, end: int, at: _Places, x: NDArray[Any], begun: Begun | None
     ) -> tuple[list[tuple[int, int]], int]:
         """Learn from the episodes before number `end`; see `learn`."""
         before, self.k = self.k, end
         known = self._n_labels.copy()
-        relabelled = self._learn(at, x)
+        relabelled = self._learn(at, x, begun)
         born = [
             (int(g), label)
             for g in np.flatnonzero(self._n_labels > known)
@@ -409,10 +483,10 @@ class OnlineDecoder:
             for f in oracles:
                 f.share_noise(T)
 
-    def _learn(self, at: _Places, x: NDArray[Any]) -> int:
+    def _learn(self, at: _Places, x: NDArray[Any], begun: Begun | None = None) -> int:
         """Let the oracles learn from the last episodes. Return the number of labels that changed.
 
-        at: where the observations x were made, episode by episode.
+        at: where the observations x were made, episode by episode. begun: see `MixtureBank.learn`.
         """
         relabelled = 0
         groups = np.zeros_like(at.level) if self.pooled else at.level
@@ -426,7 +500,7 @@ class OnlineDecoder:
                 relabelled += self._read_labels(g)
                 self.labels[at.k[at_g], at.level[at_g]] = oracle.labels_[-len(at_g) :]
         else:
-            for g in self._bank.learn(groups, x.astype(np.float64)):
+            for g in self._bank.learn(groups, x.astype(np.float64), begun):
                 relabelled += self._read_labels(g)
             self.labels[at] = self._bank.last_labels(groups)
         return relabelled

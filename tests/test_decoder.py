@@ -224,6 +224,28 @@ def test_each_observation_is_decoded_by_its_own_decoder(fs, n, level, dtype, sha
     assert labels.dtype == np.int32
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    f=st.one_of(decoders(LINEAR), decoders(sorted(FITTED))),
+    n=st.integers(1, 30),
+    dtype=st.sampled_from([np.int8, np.float32, np.float64]),
+    entropy=st.integers(0, 2**32),
+)
+def test_observations_of_many_levels_are_decoded_as_each_alone(f, n, dtype, entropy):
+    x = observations(n, entropy).astype(dtype)
+    levels = np.random.default_rng(entropy).integers(H + 1, size=n)
+    expected = [int(f.decode(np.array([h]), row[None])[0]) for h, row in zip(levels, x)]
+    labels = f.decode(levels, x)
+    assert labels.tolist() == expected
+    assert labels.dtype == np.int32
+
+
+def test_many_observations_of_another_size_are_refused():
+    f = FittedDecoder.of(tuple(FITTED["linear 2"]))
+    with pytest.raises(ValueError, match="has 3 numbers, but the decoder learnt from 4"):
+        f.decode(np.arange(9) % 3, np.zeros((9, 3)))
+
+
 def test_a_mixture_without_observations_gives_no_labels():
     for kind in FITTED:
         fs = [FittedDecoder.of((one,)) for one in FITTED[kind]]

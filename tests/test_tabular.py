@@ -341,6 +341,19 @@ def test_act_follows_the_policy_on_latent_states():
             assert agent.act(x, level) == agent.policy_.pi[level, state].argmax()
 
 
+def test_a_policy_acts_on_observations_of_many_levels_as_on_each():
+    m = lock_bernoulli(horizon=4, switch=0.2, seed=3)
+    policy = Tabular(on="observation").fit(m, 500, seed=3).policy_
+    levels = np.array([3, 0, 2, 2, 1])
+    x = np.array([m.sample(h, 0, 1)[0] for h in levels])
+    for method in (policy.act, policy.decode):
+        assert method(x, levels).tolist() == [method(row, h) for row, h in zip(x, levels)]
+    with pytest.raises(ValueError, match="one level for each of 5 observations, got 2"):
+        policy.act(x, levels[:2])
+    with pytest.raises(ValueError, match="level must be from 0 to 3, got 4"):
+        policy.act(x, levels + 1)
+
+
 def test_act_opens_the_lock_from_observations():
     mdp = lock_bernoulli(horizon=2, switch=0.0, seed=3)
     agent = Tabular(on="observation").fit(mdp, 3000, seed=3)

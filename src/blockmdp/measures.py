@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmdp import rng, streams
 from blockmdp.checks import check_integer, check_number
 from blockmdp.decoders import Decoder, FrozenTable
 from blockmdp.history import Snapshot
@@ -16,6 +17,8 @@ from blockmdp.learners import Learner
 from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 from blockmdp.simulators.block import BlockSimulator
+from blockmdp.tapes import fill_keys, observe
+from blockmdp.trajectories import Observations
 
 __all__ = ["accuracy", "confusion", "recovers", "regret", "solved_from", "value", "values"]
 
@@ -51,8 +54,11 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
-    _check_samples(samples)
-    return _value(mdp, policy, partial(_count, mdp, partial(_fresh, mdp, samples, seed)))
+    return _value(mdp, policy, partial(_seen, _Fresh(mdp, mdp.horizon, samples, seed)))
+
+
+Decode = Callable[[NDArray[np.int64], NDArray[Any]], Any]  # of levels and observations
+NUMBERS = 1 << 22  # of the observations that are drawn and decoded at once
 
 
 class _Labels(NamedTuple):
@@ -68,22 +74,64 @@ class _Labels(NamedTuple):
     samples: int
 
 
-def _count(mdp: BlockMDP, fresh: Callable[[int], NDArray[Any]], policy: Policy) -> _Labels:
+class _Fresh:
+    """Fresh observations of every latent state at some levels, level by level and state by state.
+
+    They are in parts of at most `NUMBERS` numbers, if a level is no larger.
+    """
+
+    def __init__(self, mdp: BlockMDP, levels: int, samples: int | None, seed: int) -> None:
+        if samples is not None:
+            check_integer("samples", samples, 1)
+        if not mdp.emission.has_noise:
+            samples = 1
+        if samples is None:
+            samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
+        self.mdp, self.samples, self._seed = mdp, samples, seed
+        at_once = max(NUMBERS // (mdp.n_states * samples * mdp.emission.dim), 1)
+        self._parts = [range(h, min(h + at_once, levels)) for h in range(0, levels, at_once)]
+        self._kept: dict[range, Observations] = {}
+
+    def parts(self, *, keep: bool) -> Iterator[Observations]:
+        """Yield all observations. keep: whether they will be needed again."""
+        for part in self._parts:
+            seen = self._kept.get(part) or self._draw(part)
+            if keep:
+                self._kept[part] = seen
+            yield seen
+
+    def _draw(self, part: range) -> Observations:
+        S, n = self.mdp.n_states, self.samples
+        above = rng.children(streams.sampling_root(self._seed), part.start, len(part))
+        cells = np.concatenate([rng.children(key, 0, S) for key in above])
+        keys = fill_keys(cells, np.zeros(len(cells), np.int64), np.full(len(cells), n))
+        levels = np.repeat(np.asarray(part), S * n)
+        states = np.tile(np.repeat(np.arange(S), n), len(part))
+        return Observations(levels, observe(self.mdp.emission, levels, states, keys))
+
+
+def _count(fresh: _Fresh, decode: Decode, *, keep: bool = False) -> _Labels:
     """Decode fresh observations of all states at each level, and count the labels."""
-    S, columns = mdp.n_states, []
-    for h in range(mdp.horizon):
-        found = np.asarray(policy.decode(fresh(h), h), np.int64).reshape(S, -1)
-        K = int(found.max()) + 1
-        numbers = (found + K * np.arange(S)[:, None]).ravel()  # of pairs of a state and a label
-        if len(numbers) >= K * S:
+    S, n, columns = fresh.mdp.n_states, fresh.samples, []
+    for seen in fresh.parts(keep=keep):
+        labels = np.asarray(decode(seen.levels, seen.x), np.int64)
+        cells, K = np.arange(len(labels)) // n, int(labels.max()) + 1
+        numbers = cells * K + labels  # of a level, a state and a label
+        if len(numbers) >= K * (cells[-1] + 1):
             counts = np.bincount(numbers)
-            pairs = np.flatnonzero(counts)
-            counts = counts[pairs]
+            found = np.flatnonzero(counts)
+            counts = counts[found]
         else:
-            pairs, counts = np.unique(numbers, return_counts=True)
-        columns.append([np.full(len(pairs), h), pairs // K, pairs % K, counts])
+            found, counts = np.unique(numbers, return_counts=True)
+        cell = found // K
+        columns.append([seen.levels[0] + cell // S, cell % S, found % K, counts])
     levels, states, labels, counts = np.concatenate(columns, axis=1)
-    return _Labels(levels, states, labels, counts, found.shape[1])
+    return _Labels(levels, states, labels, counts, n)
+
+
+def _seen(fresh: _Fresh, policy: Policy, *, keep: bool = False) -> _Labels:
+    """Return the labels of fresh observations under the decoder of a policy."""
+    return _count(fresh, lambda levels, x: policy.decode(x, levels), keep=keep)
 
 
 def _rows(policy: Policy) -> Hashable:
@@ -163,7 +211,6 @@ def solved_from(
     >>> solved_from(m, agent.snapshots_)
     26
     """
-    _check_samples(samples)
     check_number("share", share, 0, 1, closed="right")
     best = mdp.optimal_value()
     good = best - (1 - share + 1e-9) * abs(best)  # values have rounding errors
@@ -207,7 +254,6 @@ def values(
     >>> values(m, agent.snapshots_)[-4:]
     array([0.1, 0.5, 0.5, 0.5])
     """
-    _check_samples(samples)
     policies = [snapshot.policy for snapshot in snapshots]
     return np.array(list(_values(mdp, policies, samples, seed)))
 
@@ -216,7 +262,8 @@ def _values(
     mdp: BlockMDP, policies: Sequence[Policy], samples: int | None, seed: int
 ) -> Iterator[float]:
     """Yield the value of each policy, all on the same observations."""
-    count = cache(partial(_count, mdp, cache(partial(_fresh, mdp, samples, seed))))
+    fresh = _Fresh(mdp, mdp.horizon, samples, seed)
+    count = cache(partial(_seen, fresh, keep=True))
     largest: dict[Hashable, Policy] = {}  # one policy for each decoder, for tables the largest
     for policy in sorted(policies, key=_n_rows):
         largest[_rows(policy)] = policy
@@ -316,12 +363,10 @@ def confusion(
     >>> confusion(m, agent.decoder_).shape[:2]
     (6, 3)
     """
-    C = np.empty((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
-    for h in range(mdp.horizon + 1):
-        x = _fresh(mdp, samples, seed, h)
-        labels = decoder.decode(np.full(len(x), h), x).reshape(mdp.n_states, -1)
-        for s in range(mdp.n_states):
-            C[h, s] = np.bincount(labels[s], minlength=decoder.n_labels) / labels.shape[1]
+    C = np.zeros((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
+    fresh = _Fresh(mdp, mdp.horizon + 1, samples, seed)
+    seen = _count(fresh, decoder.decode)
+    C[seen.levels, seen.states, seen.labels] = seen.counts / seen.samples
     return C
 
 
@@ -457,18 +502,3 @@ def _agree(
     true[:, :, next_labels[there]] = P[states][:, :, there]
     tried = (n[:, :, 0] > 0) | (true.sum(axis=2) == 0)
     return bool((tried & (np.abs(found - true).sum(axis=2) / 2 <= tolerance)).all())
-
-
-def _check_samples(samples: int | None) -> None:
-    if samples is not None:
-        check_integer("samples", samples, 1)
-
-
-def _fresh(mdp: BlockMDP, samples: int | None, seed: int, level: int) -> NDArray[Any]:
-    """Fresh observations of every latent state at a level, (S * samples, dim), state by state."""
-    _check_samples(samples)
-    if not mdp.emission.has_noise:
-        samples = 1
-    if samples is None:
-        samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
-    return np.concatenate([mdp.sample(level, s, samples, seed) for s in range(mdp.n_states)])

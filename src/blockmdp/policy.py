@@ -54,7 +54,7 @@ class Policy:
         """Number of actions in an episode, H."""
         return int(self.pi.shape[0])
 
-    def decode(self, x: Any, level: int) -> Any:
+    def decode(self, x: Any, level: int | NDArray[np.int64]) -> Any:
         """Label observations.
 
         Parameters
@@ -62,8 +62,8 @@ class Policy:
         x : array-like
             One observation, or n of them stacked along the first axis. If the policy has no
             decoder, the latent states themselves.
-        level : int
-            Level at which they were made, from 0 to H.
+        level : int or ndarray of shape (n,)
+            Level at which they were made, from 0 to H; of all of them, or of each.
 
         Returns
         -------
@@ -78,14 +78,17 @@ class Policy:
         if not one and shape is not None and (x.ndim == 0 or x.shape[1:] != shape):
             raise ValueError(_shape_message(x.shape, shape))
         rows = x[None] if one else x
+        if np.size(level) not in (1, len(rows)):
+            n = np.size(level)
+            raise ValueError(f"give one level for each of {len(rows)} observations, got {n}")
         labels: NDArray[Any]
         if self.decoder is None:
             labels = _latent_states(rows)
         else:
-            labels = self.decoder.decode(np.full(len(rows), level), rows)
+            labels = self.decoder.decode(np.zeros(len(rows), np.int64) + level, rows)
         return int(labels[0]) if one else labels
 
-    def act(self, x: Any, level: int) -> Any:
+    def act(self, x: Any, level: int | NDArray[np.int64]) -> Any:
         """Choose an action: the most probable one, the first of several.
 
         A label that the table does not know gets action 0.
@@ -94,8 +97,8 @@ class Policy:
         ----------
         x : array-like
             One observation, or n of them; see `decode`.
-        level : int
-            Level at which they were made, from 0 to H - 1.
+        level : int or ndarray of shape (n,)
+            Level at which they were made, from 0 to H - 1; of all of them, or of each.
 
         Returns
         -------
@@ -140,7 +143,12 @@ class Policy:
         on = ", on latent states" if self.decoder is None else ""
         return f"<Policy: horizon {H}, {labels} labels, {A} actions{on}>"
 
-    def _level(self, level: int, last: int) -> int:
+    def _level(self, level: Any, last: int) -> Any:
+        """Return levels, checked to be from 0 to `last`."""
+        if isinstance(level, np.ndarray) and level.ndim == 1 and level.dtype.kind in "ui":
+            for extreme in (level.min(initial=0), level.max(initial=0)):
+                self._level(int(extreme), last)
+            return level
         level = check_integer("level", level)
         if level > last:
             end = " (level H is the end of an episode)" if level == self.horizon else ""

@@ -78,7 +78,12 @@ def estimator(seed: int) -> np.uint64:
 
 def sampling(seed: int, level: int, state: int) -> np.uint64:
     """Return the key of observations that are drawn outside of any episode, to measure with."""
-    return rng.key(rng.root(seed, 5), level, state)
+    return rng.key(sampling_root(seed), level, state)
+
+
+def sampling_root(seed: int) -> np.uint64:
+    """Return the key above all keys of `sampling`: `key(sampling_root(seed), level, state)`."""
+    return rng.root(seed, 5)
 
 
 def policy(seed: int) -> np.uint64:

@@ -23,7 +23,16 @@ from blockmdp.trajectories import Observations, by_level
 if TYPE_CHECKING:  # scikit-learn, which decoders need, takes a second to import
     from blockmdp.decoders import Decoder
 
-__all__ = ["SHOW_LATENT", "EpisodeTapes", "Tape", "Tapes", "episodes_on_tape", "read_label"]
+__all__ = [
+    "SHOW_LATENT",
+    "EpisodeTapes",
+    "Tape",
+    "Tapes",
+    "episodes_on_tape",
+    "fill_keys",
+    "observe",
+    "read_label",
+]
 
 
 class Tape(NamedTuple):
@@ -193,7 +202,7 @@ class Tapes:
         """
         level, state = (np.repeat(i.ravel(), counts.ravel()) for i in np.indices(counts.shape))
         keys = fill_keys(self._cell_keys, starts.ravel(), counts.ravel())
-        return Observations(level, _observe(self.mdp.emission, level, state, keys))
+        return Observations(level, observe(self.mdp.emission, level, state, keys))
 
     def _constant(self, decoder: Decoder | None) -> Tape:
         """Return a tape without noise, which lasts for ever: each cell has one entry."""
@@ -317,7 +326,7 @@ class EpisodeTapes:
         level, state = np.nonzero(counts)
         key = rng.children(self._key, int(starts[0].sum()), 1)
         keys = np.repeat(key, len(level))
-        return Observations(level, _observe(self.mdp.emission, level, state, keys))
+        return Observations(level, observe(self.mdp.emission, level, state, keys))
 
     def _fill(self, decoder: Decoder | None, first: int, episodes: int) -> None:
         """Draw and decode the observations of the next episodes, as many as fit into a batch."""
@@ -326,7 +335,7 @@ class EpisodeTapes:
         n = max(min(episodes, rows // cells), 1)
         level, episode, state = (i.ravel() for i in np.indices((levels, n, S)))
         keys = rng.children(self._key, first, n)[episode]
-        x = _observe(self.mdp.emission, level, state, keys)
+        x = observe(self.mdp.emission, level, state, keys)
         shown = _decoded(decoder, level, x)
         shown = shown.reshape(levels, n, S, *shown.shape[1:]).swapaxes(0, 1)
         self._shown = np.ascontiguousarray(shown).reshape(n, cells, *shown.shape[3:])
@@ -344,7 +353,7 @@ def _decoded(decoder: Decoder | None, levels: NDArray[np.int64], x: NDArray[Any]
     return x if decoder is None else np.asarray(decoder.decode(levels, x), np.int32)
 
 
-def _observe(
+def observe(
     emission: Emission,
     levels: NDArray[np.int64],
     states: NDArray[np.int64],

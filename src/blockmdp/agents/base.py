@@ -273,15 +273,15 @@ class Agent(ABC):
         """Return a copy that shares nothing with this agent: `fit_more` changes its tables."""
         return copy.deepcopy(self)
 
-    def act(self, x: Any, level: int) -> Any:
+    def act(self, x: Any, level: int | NDArray[np.int64]) -> Any:
         """Choose an action by the learnt policy; see `Policy.act`.
 
         Parameters
         ----------
         x : array-like
             One observation, or n of them. An agent on latent states takes latent states.
-        level : int
-            Level at which they were made, from 0 to H - 1.
+        level : int or ndarray of shape (n,)
+            Level at which they were made, from 0 to H - 1; of all of them, or of each.
 
         Returns
         -------
@@ -458,15 +458,15 @@ class DecodingAgent(Agent):
         assert isinstance(decoder, FittedDecoder)
         return decoder
 
-    def decode(self, x: Any, level: int) -> Any:
+    def decode(self, x: Any, level: int | NDArray[np.int64]) -> Any:
         """Label observations; see `Policy.decode`.
 
         Parameters
         ----------
         x : array-like
             One observation, or n of them.
-        level : int
-            Level at which they were made, from 0 to H.
+        level : int or ndarray of shape (n,)
+            Level at which they were made, from 0 to H; of all of them, or of each.
 
         Returns
         -------

@@ -14,6 +14,8 @@ from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
 from blockmdp.oracles.scores import LinearScores, linear_labels
 from blockmdp.trajectories import by_level
 
+Stacked = tuple[NDArray[np.float64], NDArray[np.float64]]
+
 __all__ = ["FittedDecoder", "constant_decoder", "decode_mixture"]
 
 
@@ -121,10 +123,22 @@ class FittedDecoder:
         x = x.reshape(len(x), -1)
         if self.pooled:
             return np.asarray(self.order[0][self.fitted[0].predict(x)], np.int32)
+        stacked = self._stacked(x) if self._are_many(levels) else None
+        if stacked is not None:
+            return np.asarray(self.order[levels, linear_labels(x, levels, *stacked)], np.int32)
         labels = np.empty(len(x), np.int32)
         for h, rows in by_level(levels):
             labels[rows] = self.order[h][self.fitted[h].predict(x[rows])]
         return labels
+
+    def _are_many(self, levels: NDArray[np.int64]) -> bool:
+        """Whether observations are so many that it pays to label all levels in one loop."""
+        n = len(self.fitted)
+        return len(levels) > n and bool(levels.min() >= 0 and levels.max() < n)
+
+    def _stacked(self, x: NDArray[Any]) -> Stacked | None:
+        """Return the linear scores of all levels for observations x, None if some have none."""
+        return _stack([_linear(self, h, x.shape[1]) for h in range(len(self.fitted))], x)
 
     def widened(self, n_labels: int) -> FittedDecoder:
         """Return the same decoder with more labels, which it does not use.
@@ -201,33 +215,46 @@ def decode_mixture(
         return np.zeros(0, np.int32)
     if all(f is decoders[0] for f in decoders):
         return decoders[0].decode(np.full(len(x), level), x)
-    scores = [_linear(f, level) for f in decoders]
-    if all(s is not None for s in scores):
-        K = max(len(s.b) for s in scores if s is not None)
-        L = max(f.n_labels for f in decoders)
-        W = np.zeros((len(decoders), K, x.reshape(len(x), -1).shape[1]))
-        b = np.full((len(decoders), K), -np.inf)
-        order = np.zeros((len(decoders), L), np.int32)
-        for i, (f, s) in enumerate(zip(decoders, scores)):
+    rows = x.reshape(len(x), -1)
+    stacked = _stack([_linear(f, level, rows.shape[1]) for f in decoders], rows)
+    if stacked is not None:
+        order = np.zeros((len(decoders), max(f.n_labels for f in decoders)), np.int32)
+        for i, f in enumerate(decoders):
             assert isinstance(f, FittedDecoder)
-            assert s is not None
-            W[i, : len(s.b)], b[i, : len(s.b)] = s.W, s.b
             order[i, : f.n_labels] = f.order[f.group(level)]
-        raw = linear_labels(x.reshape(len(x), -1), which, W, b)
-        return np.asarray(order[which, raw], np.int32)
+        return np.asarray(order[which, linear_labels(rows, which, *stacked)], np.int32)
     labels = np.empty(len(x), np.int32)
     for i in np.unique(which):
-        rows = which == i
-        labels[rows] = decoders[i].decode(np.full(int(rows.sum()), level), x[rows])
+        own = which == i
+        labels[own] = decoders[i].decode(np.full(int(own.sum()), level), x[own])
     return labels
 
 
-def _linear(f: Decoder, level: int) -> LinearScores | None:
-    """Return the linear scores of a decoder at a level, or None if it has none."""
-    predictor = f.fitted[f.group(level)].predictor if isinstance(f, FittedDecoder) else None
+def _stack(scores: Sequence[LinearScores | None], x: NDArray[Any]) -> Stacked | None:
+    """Return W (n, K, d) and b (n, K) of n linear scores for observations x (m, d); None if some
+    are missing or made for other observations.
+    """
+    d, known = x.shape[1], [each for each in scores if each is not None]
+    if len(known) < len(scores) or any(each.W.shape[1] != d for each in known):
+        return None
+    K = max(len(each.b) for each in known)
+    W, b = np.zeros((len(known), K, d)), np.full((len(known), K), -np.inf)
+    for i, each in enumerate(known):
+        W[i, : len(each.b)], b[i, : len(each.b)] = each.W, each.b
+    return W, b
+
+
+def _linear(f: Decoder, level: int, d: int) -> LinearScores | None:
+    """Return the linear scores of d numbers by which a decoder labels at a level, if it has any."""
+    if not isinstance(f, FittedDecoder):
+        return None
+    fitted = f.fitted[f.group(level)]
+    predictor = fitted.predictor
     if isinstance(predictor, ConstantPredictor):
-        return LinearScores(np.zeros((1, 1)), np.zeros(1))
-    return predictor if isinstance(predictor, LinearScores) else None
+        return LinearScores(np.zeros((1, d)), np.zeros(1))
+    if not isinstance(predictor, LinearScores) or fitted.names:
+        return None
+    return predictor if len(predictor.b) <= fitted.n_labels else None
 
 
 def constant_decoder() -> FittedDecoder:

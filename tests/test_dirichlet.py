@@ -24,6 +24,7 @@ from blockmdp.oracles import (
     IncrementalOracle,
     _bank,
     _dirichlet,
+    _search,
     dirichlet,
     fit_oracle,
 )
@@ -193,7 +194,7 @@ def test_many_labels_are_compared_and_merged_by_their_evidence(K, monkeypatch):
     ]
     better = np.flatnonzero(np.array(merged) > np.median(merged))
     for first in (0, better[0] + 1, better[-1] + 1):
-        found = _dirichlet.next_merger(model, clusters, square, pairs, first, np.median(merged))
+        found = _search.next_merger(model, clusters, square, pairs, first, np.median(merged))
         assert found == min([i for i in better if i >= first], default=len(pairs))
 
     compiled = [compare(row) for row in x[:3]]
@@ -209,17 +210,67 @@ def test_the_best_side_is_one_of_two_states_at_any_scale(scale):
     x, z = gaussians(n=50, K=2, apart=12.0)
     x[7] += 40 * (x[z == z[7]].mean(axis=0) - x[z != z[7]].mean(axis=0))  # away from the other
     side = np.zeros(50, np.bool_)
-    farthest = _dirichlet.best_side((scale * x).astype(np.float32), side)
+    farthest = _search.best_side((scale * x).astype(np.float32), side)
     assert farthest == 7
     x[7] = x[z == z[7]][0]
-    _dirichlet.best_side((scale * x).astype(np.float32), side)
+    _search.best_side((scale * x).astype(np.float32), side)
     assert adjusted_rand_score(side, z) == 1.0
 
 
 def test_the_side_of_equal_rows_is_any():
     side = np.zeros(4, np.bool_)
-    assert _dirichlet.best_side(np.ones((4, 3), np.float32), side) == 0
+    assert _search.best_side(np.ones((4, 3), np.float32), side) == 0
     assert not side.any()
+
+
+def test_bits_are_cut_by_the_one_that_depends_most_on_another():
+    random = np.random.default_rng(3)
+    x = (random.random((60, 9)) < np.linspace(0.2, 0.8, 9)).astype(np.float32)
+    x[:, 7] = np.where(random.random(60) < 0.9, x[:, 4], 1 - x[:, 4])
+    x[:, 8] = 1.0  # says nothing
+    side = np.zeros(60, np.bool_)
+    farthest = _search.best_bit(x, side)
+    dependence = np.abs(np.corrcoef(x[:, :8].T) - np.eye(8)).max(axis=0)
+    assert np.array_equal(side, x[:, 4] == 1)
+    assert dependence.max() == pytest.approx(dependence[4])
+    assert dependence.max() == pytest.approx(dependence[7])
+    distances = ((x - x.mean(axis=0)) ** 2).sum(axis=1)
+    assert distances[farthest] == pytest.approx(distances.max())
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_labels_are_the_same_however_much_room_there_is_for_them(bits):
+    x, _ = gaussians(n=60, K=6)
+    x = (x > 0).astype(np.float32) if bits else x.astype(np.float32)
+    model, square = shared(bits, 8.0, math.log(0.01)), float((x**2).sum())
+
+    def search(room):
+        zeros = np.zeros((2, room), np.int64)
+        z, counts = np.zeros(60, np.int64), np.bincount(np.zeros(60, int), minlength=room)
+        sums = np.concatenate([[x.sum(axis=0)], np.zeros((room - 1, 8))])
+        found, K, steps, is_full = model, 2, -1, True
+        given = _search.Labelling(z, counts, sums, *zeros)
+        is_swept = False
+        while is_full:
+            K, steps, is_stuck, is_full, found = _search.search(
+                found, x, square, given, K, 500, steps, is_swept
+            )
+            is_swept = True
+            more = ((0, len(given.counts) * is_full),)
+            counts, born, split_at = (np.pad(a, more) for a in given[1:2] + given[3:])
+            given = _search.Labelling(
+                z, counts, np.pad(given.sums, (*more, (0, 0))), born, split_at
+            )
+        assert is_stuck
+        return given, found
+
+    small, large = search(2), search(64)
+    assert small[0].counts.max() < 60
+    assert np.array_equal(small[0].z, large[0].z)
+    used = np.flatnonzero(small[0].counts)
+    for mine, its in zip(small[0][1:], large[0][1:]):
+        assert np.array_equal(mine[used], its[used])
+    assert small[1][:5] == large[1][:5]
 
 
 @pytest.mark.parametrize("memory", [None, 40])
@@ -260,13 +311,14 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
         size = _dirichlet.group(model, before, x, np.minimum(z, 1), square, few, moved)
         assigned.append((size, *moved))
         side = np.zeros(len(x), np.bool_)
-        assigned.append((_dirichlet.best_side(x, side), *side))
+        assigned.append((_search.best_side(x, side), *side))
         assigned.append(tuple(_dirichlet.label_sums(x, z, 5).ravel()))
         exact = (moves, labels.tolist(), clusters.sums.tolist(), assigned)
         return floats, exact
 
     floats, exact = run()
     interpret(monkeypatch, _dirichlet)
+    interpret(monkeypatch, _search)
     same_floats, same_exact = run()
     assert exact == same_exact
     assert floats == pytest.approx(same_floats, rel=1e-12)  # two libraries' lgamma
@@ -295,8 +347,8 @@ def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch
         alone = DirichletMixture().partial_fit(rows)
         assert np.array_equal(one.labels_, alone.labels_)
         assert np.array_equal(one.predict(rows), alone.predict(rows))
-    interpret(monkeypatch, _bank)
-    interpret(monkeypatch, dirichlet)
+    for module in (_bank, _search, dirichlet):
+        interpret(monkeypatch, module)
     for one, other, rows in zip(together, learn(), x):
         assert np.array_equal(one.labels_, other.labels_)
         assert np.array_equal(one.predict(rows), other.predict(rows))
@@ -471,11 +523,18 @@ def test_hundreds_of_states_are_found_when_each_was_seen_a_few_times():
     assert adjusted_rand_score(states, DirichletMixture().partial_fit(x).labels_) > 0.99
 
 
-def test_a_tree_is_cut_as_scipy_cuts_it():
-    for n in (3, 10, 60):
-        tree = linkage(np.random.default_rng(n).normal(size=(n, 3)), "ward")
-        for K in range(1, n + 1):
-            assert np.array_equal(dirichlet._cut(tree, K), cut_tree(tree, K)[:, 0])
+@pytest.mark.parametrize("n", [2, 3, 10, 60])
+def test_wards_tree_and_its_cuts_are_those_of_scipy(n):
+    x = np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
+    tree, scipys = _search.ward_tree(x), linkage(x, "ward")
+    assert np.array_equal(tree, scipys[:, :2])
+    for K in range(1, n + 1):
+        assert np.array_equal(dirichlet._cut(tree, K), cut_tree(scipys, K)[:, 0])
+
+
+def test_equal_rows_are_merged_first():
+    x = np.array([[0.0], [5.0], [0.0], [9.0], [5.0], [0.0]], np.float32)
+    assert dirichlet._cut(_search.ward_tree(x), 3).tolist() == [0, 1, 0, 2, 1, 0]
 
 
 def test_a_few_rows_are_recognised_as_a_new_state_together():

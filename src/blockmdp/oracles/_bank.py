@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmdp.jit import inlined, jit
-from blockmdp.oracles._dirichlet import Clusters, Model, Predictive, assign, group, linear_scores
+from blockmdp.oracles._dirichlet import (
+    Clusters,
+    Model,
+    Predictive,
+    assign,
+    evidence,
+    group,
+    linear_scores,
+)
+from blockmdp.oracles._search import Labelling, later, may_split, note_labels, search, split
 from blockmdp.oracles.scores import BankScores, shape
 
 __all__ = [
@@ -23,7 +32,10 @@ __all__ = [
     "is_stale",
     "learn_rows",
     "new_bank",
+    "note_labels_of",
     "only",
+    "search_labels",
+    "split_label",
     "update_scores",
     "with_room",
 ]
@@ -220,10 +232,70 @@ def learn_rows(bank, groups, rows, first, moved):
             candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
             x = bank.x[g, : n + 1]
             size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
-        has_grown = bank.counts[g, label] >= bank.split_at[g, label]
-        if is_new or size > 0 or has_grown or n + 1 >= bank.due[g]:
+        if is_new or size > 0 or n + 1 >= bank.due[g]:
             return i + 1, is_new, size, True
+        if bank.counts[g, label] >= bank.split_at[g, label]:
+            x, z = bank.x[g, : n + 1], bank.z[g, : n + 1]
+            if may_split(model_of(bank, g), x, z, bank.square[g], clusters, label):
+                return i + 1, False, 0, True
+            bank.split_at[g, label] = later(bank.counts[g, label])
     return m, False, 0, False
+
+
+@jit
+def labelling_of(bank, g):
+    """Return the labels of one mixture."""
+    z = bank.z[g, : bank.n[g]]
+    return Labelling(z, bank.counts[g], bank.sums[g], bank.born[g], bank.split_at[g])
+
+
+@jit
+def note_labels_of(bank, g, most):
+    """Take note of the labels of one mixture, which have changed; see `note_labels`."""
+    bank.room[g] = note_labels(labelling_of(bank, g), bank.room[g], most)
+    bank.is_current[g] = False
+
+
+@jit
+def search_labels(bank, g, most, steps, is_swept):
+    """Search for more probable labels of one mixture; see `search`.
+
+    Returns the number of steps that are left, whether nothing was found in the last one, and
+    whether there is not enough room for labels to go on.
+    """
+    x, square, labelling = bank.x[g, : bank.n[g]], bank.square[g], labelling_of(bank, g)
+    K, model = bank.room[g], model_of(bank, g)
+    given = model, x, square, labelling, K, most, steps, is_swept
+    K, left, is_stuck, is_full, model = search(*given)
+    take_over(bank, g, K, model)
+    return left, is_stuck, is_full
+
+
+@jit
+def split_label(bank, g, most, k):
+    """Split label k of one mixture if that makes its data more probable; see `split`. Return
+    whether it does.
+    """
+    x, square, labelling = bank.x[g, : bank.n[g]], bank.square[g], labelling_of(bank, g)
+    K, model = bank.room[g], model_of(bank, g)
+    clusters = Clusters(labelling.counts[:K], labelling.sums[:K])
+    score = evidence(model, clusters, square)
+    found, K, model = split(model, x, square, labelling, K, most, k, score)
+    if found:
+        take_over(bank, g, K, model)
+    bank.split_at[g, k] = later(bank.counts[g, k])
+    return found
+
+
+@jit
+def take_over(bank, g, K, model):
+    """Give a mixture other labels, for which there is room K, and what goes with them."""
+    bank.room[g] = K
+    bank.is_current[g] = False
+    bank.ratio[g] = model.ratio
+    bank.noise[g] = model.noise
+    bank.depends[g] = model.depends
+    bank.typical[g] = model.typical
 
 
 @jit

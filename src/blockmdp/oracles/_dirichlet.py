@@ -30,8 +30,6 @@ __all__ = [
     "Model",
     "Predictive",
     "assign",
-    "best_cut",
-    "best_side",
     "common_mean",
     "evidence",
     "fit_noise",
@@ -39,13 +37,9 @@ __all__ = [
     "label_sums",
     "linear_scores",
     "map_sweeps",
-    "next_merger",
-    "split_pays",
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
-POWERS = 10  # steps towards the direction with the largest variance
-TINY = float(np.finfo(np.float32).tiny)
 MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 
@@ -274,49 +268,6 @@ def evidence_of_few(model, counts, products, within):
         if U == 1:  # then all ratios are equally probable
             break
     return best, with_noise(model, model.dim, best_ratio, best_noise)
-
-
-@jit
-def next_merger(model, clusters, square, pairs, first, score):
-    """Find the next pair of labels whose merger is more probable than `score`.
-
-    pairs: (m, 2). first: index of the pair to begin with. Returns its index, m if there is none.
-    """
-    counts = clusters.counts.copy()
-    sums = clusters.sums.copy()
-    merged = Clusters(counts, sums)
-    parts = label_parts(model, clusters)
-    for i in range(first, len(pairs)):
-        one, two = pairs[i]
-        counts[one] += counts[two]
-        sums[one] += sums[two]
-        counts[two] = 0
-        sums[two] = 0.0
-        update_part(model, merged, parts, one)
-        if evidence_of_parts(model, merged, parts, square)[0] > score:
-            return i
-        for k in (one, two):
-            counts[k] = clusters.counts[k]
-            sums[k] = clusters.sums[k]
-            update_part(model, merged, parts, k)
-    return len(pairs)
-
-
-@jit
-def split_pays(model, clusters, square, x, part, k, new, score):
-    """Whether it is more probable than `score` that part of label k is the label `new`.
-
-    x: (n, d) rows of label k. part: (n,) whether each belongs to the new label.
-    """
-    counts = clusters.counts.copy()
-    sums = clusters.sums.copy()
-    for i in range(len(x)):
-        if part[i]:
-            counts[new] += 1
-            sums[new] += x[i]
-    counts[k] -= counts[new]
-    sums[k] -= sums[new]
-    return evidence(model, Clusters(counts, sums), square) > score
 
 
 @jit
@@ -839,112 +790,3 @@ def group(model, clusters, x, z, square, candidates, moved):
                     top = gain
                     pick = i
     return found
-
-
-# --- a part of a label ----------------------------------------------------------------------------
-@jit
-def best_side(x, side):
-    """Cut rows in two along the direction with the largest variance, or one almost as good: where
-    no direction stands out, any will do. So single precision is enough.
-
-    x: (n, d), float32. side: (n,), overwritten with whether each row is on the second side.
-
-    Returns the row that is farthest from the mean.
-    """
-    n, d = x.shape
-    mean = np.zeros(d)
-    for i in range(n):
-        for j in range(d):
-            mean[j] += x[i, j]
-    mean /= n
-    deviations = np.empty((n, d), np.float32)
-    columns = np.empty((d, n), np.float32)
-    farthest = 0
-    most = 0.0
-    for i in range(n):
-        for j in range(d):
-            deviations[i, j] = x[i, j] - mean[j]
-        square = dot(deviations[i], deviations[i])
-        if square > most:
-            most = square
-            farthest = i
-    scale = np.float32(1.0 / max(math.sqrt(most), TINY))  # so that powers stay finite
-    for i in range(n):
-        for j in range(d):
-            deviations[i, j] *= scale
-            columns[j, i] = deviations[i, j]
-    along = np.empty(n, np.float32)
-    direction = deviations[farthest].copy()
-    for step in range(POWERS + 1):
-        along[:] = 0.0
-        for j in range(d):
-            weight = direction[j]
-            for i in range(n):
-                along[i] += weight * columns[j, i]
-        if step < POWERS:
-            direction[:] = 0.0
-            for i in range(n):
-                weight = along[i]
-                for j in range(d):
-                    direction[j] += weight * deviations[i, j]
-            direction /= np.float32(max(math.sqrt(dot(direction, direction)), TINY))
-    threshold = cut_in_two(along)
-    for i in range(n):
-        side[i] = along[i] > threshold
-    return farthest
-
-
-@jit
-def cut_in_two(numbers):
-    """Return where to cut numbers (n,) with mean 0, so that the two sides differ most."""
-    order = np.sort(numbers)
-    n = len(order)
-    total = 0.0
-    most = -1.0
-    threshold = 0.0
-    for i in range(n - 1):
-        total += order[i]
-        between = total * total / ((i + 1.0) * (n - 1.0 - i))
-        if between > most:
-            most = between
-            threshold = 0.5 * (np.float64(order[i]) + np.float64(order[i + 1]))
-    return threshold
-
-
-# --- a hierarchical clustering --------------------------------------------------------------------
-@jit
-def best_cut(model, x, tree, square):
-    """Return the number of labels of the most probable cut through a tree, and its evidence.
-
-    x: (n, d). tree: (n - 1, 4), as `scipy.cluster.hierarchy.linkage` returns it. Large numbers of
-    labels are tried in steps, and none with fewer than two rows per label.
-    """
-    n, d = x.shape
-    counts = np.zeros(2 * n - 1, np.int64)
-    sums = np.zeros((2 * n - 1, d))
-    for i in range(n):
-        counts[i] = 1
-        sums[i] = x[i]
-    alive = np.zeros(2 * n - 1, np.bool_)
-    alive[:n] = True
-    best = -np.inf
-    best_K = 1
-    next_K = n // 2
-    for i in range(n - 1):
-        one = int(tree[i, 0])
-        two = int(tree[i, 1])
-        new = n + i
-        counts[new] = counts[one] + counts[two]
-        for j in range(d):
-            sums[new, j] = sums[one, j] + sums[two, j]
-        alive[one] = alive[two] = False
-        alive[new] = True
-        K = n - 1 - i
-        if next_K >= K:
-            next_K = K - max(K // 5, 1)
-            used = np.flatnonzero(alive)
-            score = evidence(model, Clusters(counts[used], sums[used]), square)
-            if score > best:
-                best = score
-                best_K = K
-    return best_K, best

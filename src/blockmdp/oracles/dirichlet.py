@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import pdist, squareform
 from scipy.special import gammaincinv, gammaln
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -28,22 +24,20 @@ from blockmdp.oracles._bank import (
     is_stale,
     learn_rows,
     new_bank,
+    note_labels_of,
     only,
+    search_labels,
+    split_label,
     update_scores,
     with_room,
 )
 from blockmdp.oracles._dirichlet import (
-    MANY,
     Clusters,
     Model,
-    best_cut,
-    best_side,
     evidence,
     fit_noise,
     label_sums,
     map_sweeps,
-    next_merger,
-    split_pays,
 )
 from blockmdp.oracles._noise import (
     MIN_DEGREES,
@@ -55,7 +49,7 @@ from blockmdp.oracles._noise import (
     robust_range,
     whitening,
 )
-from blockmdp.oracles.mixtures import dependent_bit
+from blockmdp.oracles._search import FEW, SWEEPS, best_cut, ward_tree
 from blockmdp.oracles.scores import (
     CategoricalScores,
     ClippedScores,
@@ -69,9 +63,7 @@ __all__ = ["Begun", "DirichletMixture", "MixtureBank", "bounded", "trusting"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-SWEEPS = 5  # passes over the data before the evidence is compared
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
-FEW = 200  # observations up to which all pairs are compared, and labels reconsidered often
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
 MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outlying numbers are sought
 MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
@@ -550,30 +542,18 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         state.room[g] = K
         state.is_current[g] = False
         self._model = new.model
-        if not np.array_equal(self._z, new.z):
-            if self._before is None:
-                self._before = self._z.copy()
-            self._z[:] = new.z
-        self._count_labels()
+        before = self._z.copy()
+        self._z[:] = new.z
+        self._moved(before)
 
     def _count_labels(self) -> None:
         """Update `n_labels_`, and keep at least one unused label if `max_labels` allows."""
-        g, counts = self._g, self._clusters.counts
-        K = len(counts)
-        self.n_labels_ = int(np.flatnonzero(counts)[-1]) + 1
-        born = self._bank.state.born[g]
-        born[:K] = np.where(counts == 0, -1, np.where(born[:K] < 0, self._n, born[:K]))
-        born[K:] = -1
-        split_at = self._bank.state.split_at[g]
-        split_at[:K] = np.where(
-            counts > 0, np.where(split_at[:K] > 0, split_at[:K], _later(counts)), 0
-        )
-        split_at[K:] = 0
-        if (counts > 0).all() and self.max_labels > K:
-            room = min(2 * K, self.max_labels)
-            self._bank.reserve(labels=room)
-            self._bank.state.room[g] = room
-            self._bank.state.is_current[g] = False
+        g, state = self._g, self._bank.state
+        note_labels_of(state, g, self.max_labels)
+        if (self._clusters.counts > 0).all() and self.max_labels > state.room[g]:
+            self._bank.reserve(labels=min(2 * int(state.room[g]), self.max_labels))
+            note_labels_of(self._bank.state, g, self.max_labels)
+        self.n_labels_ = int(np.flatnonzero(self._clusters.counts)[-1]) + 1
 
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
@@ -585,9 +565,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 break
         changed = _differ(T, self._T) or not np.array_equal(labels, self._z)
         growth = 1.5 if changed or self._n < FEW else 2.0
-        state, counts = self._bank.state, self._clusters.counts
-        state.due[self._g] = math.ceil(growth * self._n)
-        state.split_at[self._g, : len(counts)] = np.where(counts > 0, _later(counts), 0)
+        self._bank.state.due[self._g] = math.ceil(growth * self._n)
+        self._bank.state.split_at[self._g] = 0  # no label has to be examined before it has grown
+        self._count_labels()
         if self._limit_cells():
             before = self._z.copy()
             self._begin()
@@ -599,29 +579,33 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         A rare label can grow several times before the data do, and new states that are hard to
         recognise are in it.
         """
-        now = self._current()
-        for z in self._splits(now, np.array([k])):
-            other = self._swept(self._clustering(z))
-            if _is_better(other, now):
-                self._accept(other)
-                break
-        self._bank.state.split_at[self._g, k] = _later(self._clusters.counts[k])
+        before = self._z.copy()
+        self._bank.reserve(labels=min(len(self._clusters.counts) + 1, self.max_labels))
+        if split_label(self._bank.state, self._g, self.max_labels, k):
+            self._moved(before)
 
-    def _search(self, steps: int | None = None) -> _Clustering:
-        """Sweep, merge, split and cut until nothing makes the data more probable."""
-        self._accept(self._swept(self._current()))
+    def _search(self, steps: int = -1) -> _Clustering:
+        """Sweep, merge, split and cut until nothing makes the data more probable, or after a number
+        of steps.
+        """
+        before, is_swept = self._z.copy(), False
         while True:
+            given = self._g, self.max_labels, steps, is_swept
+            steps, is_stuck, is_full = search_labels(self._bank.state, *given)
+            is_swept = True
+            if is_full:
+                self._bank.reserve(labels=2 * self._bank.state.counts.shape[1])
+                continue
+            self._moved(before)
             now = self._current()
-            if steps == 0:
+            if not (is_stuck and self._cut(now)):
                 return now
-            steps = None if steps is None else steps - 1
-            for z in itertools.chain(self._mergers(now), self._splits(now), self._cuts(now)):
-                other = self._swept(self._clustering(z))
-                if _is_better(other, now):
-                    self._accept(other)
-                    break
-            else:
-                return now
+
+    def _moved(self, before: Labels) -> None:
+        """Take note that labels may have changed from what they were before."""
+        if self._before is None and not np.array_equal(self._z, before):
+            self._before = before
+        self._count_labels()
 
     def _limit_cells(self) -> bool:
         """Clip all rows if single numbers are outliers and labels are many, as if each were a state
@@ -879,43 +863,23 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model._replace(ratio=ratio, noise=noise, depends=depends, typical=typical)
         return _Clustering(z, clusters, score, model)
 
-    def _mergers(self, now: _Clustering) -> Iterator[Labels]:
-        """Yield labels in which two are merged into the larger, where that is more probable."""
-        pairs, i = _close_pairs(now.clusters), -1
-        while i + 1 < len(pairs):
-            i = next_merger(self._model, now.clusters, self._square, pairs, i + 1, now.score)
-            if i < len(pairs):
-                kept, gone = pairs[i]
-                yield np.where(now.z == gone, kept, now.z)
-
-    def _splits(self, now: _Clustering, of: Labels | None = None) -> Iterator[Labels]:
-        """Yield labels in which part of one becomes a new one, where that is more probable."""
-        counts, model = now.clusters.counts, self._model
-        unused = np.flatnonzero(counts == 0)
-        of = np.flatnonzero(counts > 1) if of is None else of
-        for k in of if len(unused) else ():
-            rows = np.flatnonzero(now.z == k)
-            x = self._x[rows]
-            for part in _parts(model.bits, x):
-                smaller = part if 2 * np.count_nonzero(part) <= len(part) else ~part
-                place = (x, smaller, k, unused[0])
-                if split_pays(model, now.clusters, self._square, *place, now.score):
-                    z = now.z.copy()
-                    z[rows[smaller]] = unused[0]
-                    yield z
-
-    def _cuts(self, now: _Clustering) -> Iterator[Labels]:
-        """Yield the most probable cut through Ward's tree, if it is more probable.
+    def _cut(self, now: _Clustering) -> bool:
+        """Take over the most probable cut through Ward's tree, if it is more probable.
 
         With many states and few observations, splitting one label into many can pay where
         splitting it into two does not.
         """
         if not (3 <= self._n <= FEW or (self._n <= MAX_TREE and self._is_crowded(now))):
-            return
-        tree = linkage(pdist(self._x), "ward")
+            return False
+        tree = ward_tree(self._x)
         K, score = best_cut(self._model, self._x, tree, self._square)
-        if score > now.score and self.max_labels >= K:
-            yield _renamed(now.z, _cut(tree, K))
+        if not (score > now.score and self.max_labels >= K):
+            return False
+        other = self._swept(self._clustering(_renamed(now.z, _cut(tree, K))))
+        if not _is_better(other, now):
+            return False
+        self._accept(other)
+        return True
 
     def _is_crowded(self, now: _Clustering) -> bool:
         """Whether a third of the rows of the largest label have more close neighbours than rows of
@@ -1440,43 +1404,6 @@ def _dimensions(scatter: Array, degrees: int, d: int) -> float:
     return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
-def _parts(bits: bool, x: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
-    """Return two candidates for a part of a label: one side of the best cut, and one far row."""
-    if bits:
-        X = x.astype(np.float64)
-        farthest = int(((X - X.mean(axis=0)) ** 2).sum(axis=1).argmax())
-        side = dependent_bit(X)[1]
-    else:
-        side = np.empty(len(x), np.bool_)
-        farthest = best_side(x, side)
-    return [side, np.arange(len(x)) == farthest]
-
-
-def _close_pairs(clusters: Clusters) -> Labels:
-    """Return all pairs of labels in use, the one with more rows first, (m, 2). If they are many,
-    return only those that cost least to merge.
-    """
-    used = np.flatnonzero(clusters.counts)
-    if len(used) < 2:
-        return np.zeros((0, 2), np.int64)
-    i, j = np.triu_indices(len(used), 1)
-    if len(used) > MANY:
-        n = clusters.counts[used].astype(np.float64)
-        means = clusters.sums[used] / n[:, None]
-        cost = squareform(pdist(means, "sqeuclidean"))[i, j] * n[i] * n[j] / (n[i] + n[j])
-        least = np.argsort(cost, kind="stable")[: 2 * len(used)]
-        i, j = i[least], j[least]
-    pairs = np.stack([used[i], used[j]], axis=1)
-    swap = clusters.counts[pairs[:, 0]] < clusters.counts[pairs[:, 1]]
-    pairs[swap] = pairs[swap, ::-1]
-    return pairs
-
-
-def _later(counts: Any) -> Any:
-    """Return how many observations of labels there are when they are examined the next time."""
-    return counts + np.where(counts < FEW, np.maximum(counts // 2, 2), counts)
-
-
 def _differ(one: Array | None, other: Array | None) -> bool:
     """Whether two shapes differ by more than a tenth in some direction."""
     if one is None or other is None:
@@ -1519,7 +1446,7 @@ def _cut(tree: Array, K: int) -> Labels:
     n = len(tree) + 1
     root = np.arange(2 * n - K)
     for i in range(n - K - 1, -1, -1):
-        root[tree[i, :2].astype(np.int64)] = root[n + i]
+        root[tree[i]] = root[n + i]
     first, labels = np.unique(root[:n], return_index=True, return_inverse=True)[1:]
     return np.asarray(np.argsort(np.argsort(first))[labels], np.int64)
 

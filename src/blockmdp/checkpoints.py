@@ -102,6 +102,7 @@ class _Writer:
     def _first(self, value: Any) -> dict[str, Any]:
         name = _name(type(value))
         if isinstance(value, tuple):
+            value = value.trimmed() if hasattr(value, "trimmed") else value
             return {"record": name, "values": [self.node(each) for each in value]}
         if isinstance(value, dict):
             return {"dict": [[self.node(k), self.node(v)] for k, v in value.items()]}

@@ -7,6 +7,7 @@ at a level shows the n-th observation of this cell of the tape.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,6 +87,7 @@ class Tapes:
         self._limit = np.zeros(shape, np.int64)
         self._shift = np.zeros(shape, np.int64)
         self._shown: NDArray[Any] = np.zeros(0, np.int32)
+        self._spare = self._shown  # where to write the next one
         self._decoder: Any = NONE
         self._last_visits, self._last_episodes = np.zeros(shape, np.int64), 0  # at the last refill
 
@@ -135,12 +137,23 @@ class Tapes:
         self._last_visits, self._last_episodes = self.visits.copy(), past
         return Tape(self._shown, self._shift, self._limit, self.visits)
 
-    def observations(self) -> Tape:
-        """Return a tape that shows observations, and lasts for at least one episode."""
+    def observations(self, episodes: int = AHEAD) -> Tape:
+        """Return a tape that shows observations, and lasts for at least one episode.
+
+        Parameters
+        ----------
+        episodes : int, default=AHEAD
+            Number of episodes still to come.
+
+        Returns
+        -------
+        Tape
+            The tape, for use in compiled loops.
+        """
         if not self.mdp.emission.has_noise:
             return self._constant(None)
         if self._decoder is not None or (self._limit <= self.visits).any():
-            self.refill(None, AHEAD)
+            self.refill(None, min(episodes, AHEAD))
         return Tape(self._shown, self._shift, self._limit, self.visits)
 
     def sample(
@@ -225,12 +238,23 @@ class Tapes:
         """Keep what is left of each cell, and add to it. left, new: (H + 1, S)."""
         ahead = self.replay(self.visits + left, new)
         shown = _decoded(decoder, ahead.levels, ahead.x)
-        first = (self._shift + self.visits).ravel()
-        self._shown = splice(self._shown, first, left.ravel(), shown, new.ravel())
-        held = left + new
+        first, held = (self._shift + self.visits).ravel(), left + new
+        out = self._room(int(held.sum()))
+        parts = (_as_rows(self._shown), first, left.ravel(), _as_rows(shown), new.ravel())
+        splice(*parts, _as_rows(out))
+        self._shown, self._spare = out, self._shown
         start = np.cumsum(held.ravel()) - held.ravel()
         self._limit = self.visits + held
         self._shift = start.reshape(held.shape) - self.visits
+
+    def _room(self, n: int) -> NDArray[Any]:
+        """Return an array for at least n entries: the one before this one, if it is large enough,
+        because fresh memory takes longer to get than to fill.
+        """
+        shown, spare = self._shown, self._spare
+        if len(spare) >= n and (spare.dtype, spare.shape[1:]) == (shown.dtype, shown.shape[1:]):
+            return spare
+        return np.empty((2 * n, *shown.shape[1:]), shown.dtype)
 
 
 class EpisodeTapes:
@@ -274,9 +298,9 @@ class EpisodeTapes:
         shown = self._shown[now - self._first]
         return Tape(shown, self._places - self.visits, self.visits + 1, self.visits)
 
-    def observations(self) -> Tape:
-        """Return a tape that shows the observations of one episode."""
-        return self.refill(None, AHEAD)
+    def observations(self, episodes: int = AHEAD) -> Tape:
+        """Return a tape that shows the observations of one episode; see `Tapes.observations`."""
+        return self.refill(None, min(episodes, AHEAD))
 
     def sample(
         self, level: int, states: NDArray[np.int64], episodes: NDArray[np.int64]
@@ -346,6 +370,10 @@ def _shown(decoder: Decoder | None, emission: Emission) -> NDArray[Any]:
     if decoder is None:
         return np.zeros((0, emission.dim), emission.dtype)
     return np.zeros(0, np.int32)
+
+
+def _as_rows(shown: NDArray[Any]) -> NDArray[Any]:
+    return shown.reshape(len(shown), math.prod(shown.shape[1:]))
 
 
 def _decoded(decoder: Decoder | None, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[Any]:
@@ -431,20 +459,22 @@ def splice(
     left: NDArray[np.int64],
     new: NDArray[Any],
     counts: NDArray[np.int64],
-) -> NDArray[Any]:
-    """Return for each cell c `left[c]` old rows from `first[c]` on, then `counts[c]` new ones.
+    out: NDArray[Any],
+) -> None:
+    """Write for each cell c `left[c]` old rows from `first[c]` on, then `counts[c]` new ones.
 
-    old, new: (rows,) or (rows, dim). first, left, counts: (cells,).
+    old, new, out: (rows, dim). first, left, counts: (cells,).
     """
-    out = np.empty((left.sum() + counts.sum(),) + old.shape[1:], old.dtype)
+    dim = out.shape[1]
     i = 0
     j = 0
     for c in range(len(counts)):
         for n in range(left[c]):
-            out[i] = old[first[c] + n]
+            for k in range(dim):
+                out[i, k] = old[first[c] + n, k]
             i += 1
         for _ in range(counts[c]):
-            out[i] = new[j]
+            for k in range(dim):
+                out[i, k] = new[j, k]
             i += 1
             j += 1
-    return out

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.jit import inlined, jit
+from blockmdp.jit import inlined, jit, template
 from blockmdp.oracles._dirichlet import (
     Clusters,
     Model,
@@ -20,7 +20,15 @@ from blockmdp.oracles._dirichlet import (
     group,
     linear_scores,
 )
-from blockmdp.oracles._search import Labelling, later, may_split, note_labels, search, split
+from blockmdp.oracles._search import (
+    Labelling,
+    first_unused,
+    later,
+    may_split,
+    note_labels,
+    search,
+    split,
+)
 from blockmdp.oracles.scores import BankScores, shape
 
 __all__ = [
@@ -45,6 +53,7 @@ MIN_SHARE = 0.01  # share of the rows, since it is new, that confirms a label
 MAX_SHARE = 0.1  # share of the rows that are taken for outliers at most
 TRIAL = 50  # rows for which a new label is trusted
 PATIENCE = 300  # rows after its first for which a label is kept, even if it is taken for outliers
+MOST_ROOM = 1 << 26  # numbers for which there is room before they are seen
 DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
 
@@ -77,10 +86,27 @@ class Bank(NamedTuple):
     is_current: Any  # (G, K) which predictions are up to date
     scores: BankScores  # what `predict` needs
 
+    def trimmed(self) -> Bank:
+        """Return the bank without room for more rows."""
+        most = int(self.n.max(initial=1))
+        raw, z = self.raw[:, :most].copy(), self.z[:, :most].copy()
+        x = raw if self.x is self.raw else self.x[:, :most].copy()
+        return self._replace(raw=raw, x=x, z=z)
 
-def new_bank(G: int, d: int) -> Bank:
-    """Return room for G mixtures of observations with d coordinates."""
-    K, C = 2, 16
+    def with_own_x(self) -> Bank:
+        """Return a bank whose x is an array of its own."""
+        if self.x is not self.raw:
+            return self
+        x, most = np.zeros_like(self.raw), int(self.n.max())
+        x[:, :most] = self.raw[:, :most]
+        return self._replace(x=x)
+
+
+def new_bank(G: int, d: int, rows: int) -> Bank:
+    """Return room for G mixtures of observations with d coordinates, and for `rows` of each, unless
+    that is very much.
+    """
+    K, C = 2, max(min(rows, MOST_ROOM // (G * d)), 16)
 
     def zeros(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
         return np.zeros((G, *shape), dtype)
@@ -147,18 +173,24 @@ def with_room(bank: Bank, *, rows: int = 0, labels: int = 0) -> Bank:
 
 
 def only(bank: Bank, g: int) -> Bank:
-    """Return a copy of one mixture, as a bank of its own."""
+    """Return a copy of one mixture, as a bank of its own, without room for more rows."""
 
     def row(array: NDArray[Any]) -> NDArray[Any]:
-        return array[g : g + 1].copy()
+        return array[g : g + 1]
 
-    parts = {name: row(a) for name, a in zip(bank._fields, bank) if isinstance(a, np.ndarray)}
+    rows: dict[str, Any] = {"raw": row(bank.raw), "x": row(bank.x), "z": row(bank.z)}
     if bank.x is bank.raw:
-        parts["x"] = parts["raw"]
-    return bank._replace(
-        **parts,
-        prediction=Predictive(*map(row, bank.prediction)),
-        scores=BankScores(*map(row, bank.scores)),
+        rows["x"] = rows["raw"]
+    few = bank._replace(n=row(bank.n), **rows).trimmed()
+    rest: dict[str, Any] = {
+        name: row(a).copy()
+        for name, a in zip(bank._fields, bank)
+        if isinstance(a, np.ndarray) and name not in rows
+    }
+    return few._replace(
+        **rest,
+        prediction=Predictive(*(row(a).copy() for a in bank.prediction)),
+        scores=BankScores(*(row(a).copy() for a in bank.scores)),
     )
 
 
@@ -173,9 +205,9 @@ def _padded(array: NDArray[Any], more: int, value: float = 0) -> NDArray[Any]:
 
 
 # --- compiled loops -------------------------------------------------------------------------------
-@jit
+@template
 def model_of(bank, g):
-    """Return the model of one mixture."""
+    """Return the model of one mixture. (A call would count the references to all arrays.)"""
     return Model(
         bank.bits[g],
         bank.dim[g],
@@ -206,10 +238,12 @@ def learn_rows(bank, groups, rows, first, moved):
         n = bank.n[g]
         K = bank.room[g]
         shape(bank.scores, g, rows[i], y)
+        square = bank.square[g]
         for j in range(d):
             bank.raw[g, n, j] = rows[i, j]
             bank.x[g, n, j] = y[j]
-            bank.square[g] += y[j] * y[j]
+            square += y[j] * y[j]
+        bank.square[g] = square
         bank.n[g] = n + 1
         clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
         label, is_new, is_doubtful, model = assign(
@@ -242,7 +276,7 @@ def learn_rows(bank, groups, rows, first, moved):
     return m, False, 0, False
 
 
-@jit
+@template
 def labelling_of(bank, g):
     """Return the labels of one mixture."""
     z = bank.z[g, : bank.n[g]]
@@ -251,9 +285,18 @@ def labelling_of(bank, g):
 
 @jit
 def note_labels_of(bank, g, most):
-    """Take note of the labels of one mixture, which have changed; see `note_labels`."""
-    bank.room[g] = note_labels(labelling_of(bank, g), bank.room[g], most)
+    """Take note of the labels of one mixture, which have changed; see `note_labels`.
+
+    Returns one more than the largest label in use, and whether there is not enough room for labels.
+    """
+    K = note_labels(labelling_of(bank, g), bank.room[g], most)
+    bank.room[g] = K
     bank.is_current[g] = False
+    n_labels = K
+    while n_labels > 0 and bank.counts[g, n_labels - 1] == 0:
+        n_labels -= 1
+    is_full = first_unused(bank.counts[g, :K]) == K and most > K
+    return n_labels, is_full
 
 
 @jit
@@ -320,7 +363,7 @@ def update_scores(bank, groups):
     return doubted
 
 
-@jit
+@inlined
 def hide_doubtful(bank, g):
     """Choose the labels that are hidden: the small ones, if small labels are outliers here.
 

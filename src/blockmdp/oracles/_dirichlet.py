@@ -137,8 +137,9 @@ def label_sums(x, z, K):
     n, d = x.shape
     sums = np.zeros((K, d))
     for i in range(n):
+        k = z[i]
         for j in range(d):
-            sums[z[i], j] += x[i, j]
+            sums[k, j] += x[i, j]
     return sums
 
 
@@ -235,39 +236,78 @@ def square_within(clusters, parts, square):
 def evidence_of_few(model, counts, products, within):
     """Return the evidence of the means of few labels, and the model that maximises it.
 
+    The best of all ratios is found from a few of them. It is close to the model's ratio, and a
+    bound tells when no other can be better: with the ratio, the squares fall, but not below
+    `within`, and their price rises.
+
     counts: (U,). products: (U, U), inner products of the labels' sums, below the diagonal and on
     it. within: sum of squares around the labels' means.
     """
     U = len(counts)
     n = counts.sum()
     weight = np.empty(U)  # of the sums, in the sum of the means
-    best = -np.inf
-    best_ratio = 1.0
-    best_noise = 1.0
-    for ratio in RATIOS:
-        weights = 0.0
-        spreads = 1.0
-        between = 0.0
-        mean_square = 0.0
-        for a in range(U):
-            spread = 1.0 + ratio * counts[a]
-            spreads *= spread
-            weight[a] = 1.0 / spread
-            weights += weight[a] * counts[a]
-            between += weight[a] * products[a, a] / counts[a]
-            product = 0.5 * weight[a] * products[a, a]
-            for c in range(a):
-                product += weight[c] * products[a, c]
-            mean_square += 2.0 * weight[a] * product
-        Q = within + max(between - mean_square / weights, 0.0)
-        score = -0.5 * model.dim * ((n - 1) * math.log(Q) + math.log(spreads * weights))
+    first = place_of_ratio(model.ratio) if U > 1 else 0  # of one label, all are equally probable
+    squares, price = weigh_means(counts, products, within, RATIOS[first], weight)
+    best = score_of(model.dim, n, squares, price)
+    noise = squares
+    i = first
+    cheapest = weigh_means(counts, products, within, RATIOS[0], weight)[1]
+    for j in range(first - 1, -1, -1):
+        squares, price = weigh_means(counts, products, within, RATIOS[j], weight)
+        if score_of(model.dim, n, squares, cheapest) < best - 1e-9 * abs(best):
+            break
+        score = score_of(model.dim, n, squares, price)
+        if score >= best:
+            best = score
+            noise = squares
+            i = j
+    for j in range(first + 1, len(RATIOS) if U > 1 else 0):
+        squares, price = weigh_means(counts, products, within, RATIOS[j], weight)
+        if score_of(model.dim, n, within, price) < best - 1e-9 * abs(best):
+            break
+        score = score_of(model.dim, n, squares, price)
         if score > best:
             best = score
-            best_ratio = ratio
-            best_noise = Q / ((n - 1) * model.dim)
-        if U == 1:  # then all ratios are equally probable
-            break
-    return best, with_noise(model, model.dim, best_ratio, best_noise)
+            noise = squares
+            i = j
+    return best, with_noise(model, model.dim, RATIOS[i], noise / ((n - 1) * model.dim))
+
+
+@inlined
+def place_of_ratio(ratio):
+    """Return the index of the largest of `RATIOS` that does not exceed a ratio."""
+    i = 0
+    while i + 1 < len(RATIOS) and RATIOS[i + 1] <= ratio:
+        i += 1
+    return i
+
+
+@inlined
+def weigh_means(counts, products, within, ratio, weight):
+    """Return the sum of squares around the labels' means and of these means, given their ratio, and
+    the price of the means; see `evidence_of_few`. weight: (U,), overwritten.
+    """
+    weights = 0.0
+    spreads = 1.0
+    between = 0.0
+    mean_square = 0.0
+    for a in range(len(counts)):
+        spread = 1.0 + ratio * counts[a]
+        spreads *= spread
+        weight[a] = 1.0 / spread
+        weights += weight[a] * counts[a]
+        between += weight[a] * products[a, a] / counts[a]
+        product = 0.5 * weight[a] * products[a, a]
+        for c in range(a):
+            product += weight[c] * products[a, c]
+        mean_square += 2.0 * weight[a] * product
+    return within + max(between - mean_square / weights, 0.0), spreads * weights
+
+
+@inlined
+def score_of(dim, n, squares, price):
+    """Return the evidence of n rows with a sum of squares, and with means of this price."""
+    return -0.5 * dim * ((n - 1) * math.log(squares) + math.log(price))
 
 
 @jit
@@ -284,9 +324,7 @@ def evidence_of_many(model, clusters, parts, square, mean):
     better. This takes fewer steps than trying all ratios, and each takes U d of them, not U^2.
     """
     within = square_within(clusters, parts, square)
-    i = 0
-    while i + 1 < len(RATIOS) and RATIOS[i + 1] <= model.ratio:
-        i += 1
+    i = place_of_ratio(model.ratio)
     best, noise = score_ratio(model.dim, clusters, parts, within, mean, RATIOS[i])
     for step in (1, -1):
         while 0 <= i + step < len(RATIOS):

@@ -549,11 +549,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _count_labels(self) -> None:
         """Update `n_labels_`, and keep at least one unused label if `max_labels` allows."""
         g, state = self._g, self._bank.state
-        note_labels_of(state, g, self.max_labels)
-        if (self._clusters.counts > 0).all() and self.max_labels > state.room[g]:
-            self._bank.reserve(labels=min(2 * int(state.room[g]), self.max_labels))
+        self.n_labels_, is_full = note_labels_of(state, g, self.max_labels)
+        if is_full:
+            self._bank.reserve(labels=2 * int(state.room[g]))
             note_labels_of(self._bank.state, g, self.max_labels)
-        self.n_labels_ = int(np.flatnonzero(self._clusters.counts)[-1]) + 1
 
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
@@ -618,12 +617,15 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self._model.bits or n < max(2 * self._n_limited, MIN_CELL_ROWS):
             return False
         self._n_limited = n
+        is_clipped = self._bank.is_clipped(self._g)
+        labels = np.count_nonzero(self._clusters.counts)
+        if not is_clipped and labels < max(MIN_CELL_LABELS, MAX_CELL_LABELS * n):
+            return False
         rows = np.random.default_rng(n).permutation(n)[:MAX_CELL_ROWS]
         x = self._raw[rows].astype(np.float64)
         limits: Any = cell_limits(x)
-        if not self._bank.is_clipped(self._g):
-            labels = np.count_nonzero(self._clusters.counts)
-            if limits is None or labels < max(MIN_CELL_LABELS, MAX_CELL_LABELS * n):
+        if not is_clipped:
+            if limits is None:
                 return False
         elif limits is None and not self._is_confirmed:
             limits = -np.inf, np.inf
@@ -906,6 +908,8 @@ class MixtureBank:
     ----------
     mixtures : list of DirichletMixture
         Mixtures that know nothing so far.
+    rows : int, default=0
+        How many observations each will see, if that is known.
 
     Attributes
     ----------
@@ -918,9 +922,10 @@ class MixtureBank:
     """
 
     state: Bank
+    _rows = 0
 
-    def __init__(self, mixtures: list[DirichletMixture]) -> None:
-        self.mixtures = mixtures
+    def __init__(self, mixtures: list[DirichletMixture], rows: int = 0) -> None:
+        self.mixtures, self._rows = mixtures, rows
         self.coding = Coding()
         self.has_begun = [False] * len(mixtures)
         self._changed: list[DirichletMixture] = []  # in the last call of `finish`
@@ -937,7 +942,7 @@ class MixtureBank:
     def begin(self, g: int, d: int) -> None:
         """Make mixture g forget everything."""
         if not any(self.has_begun):
-            self.state = new_bank(len(self.mixtures), d)
+            self.state = new_bank(len(self.mixtures), d, self._rows)
         self.has_begun[g] = True
         state = self.state
         vectors = (state.n, state.due, state.doubts, state.outliers, state.square)
@@ -986,8 +991,8 @@ class MixtureBank:
         if T is not None and state.scores.T.size == 0:
             G, d = state.scores.centre.shape
             self.state = state = state._replace(scores=state.scores._replace(T=np.zeros((G, d, d))))
-        if state.x is state.raw and (T is not None or self.is_clipped(g)):
-            self.state = state = state._replace(x=state.raw.copy())
+        if T is not None or self.is_clipped(g):
+            self.state = state = state.with_own_x()
         state.scores.has_T[g] = T is not None
         if T is not None:
             state.scores.T[g] = T
@@ -1141,7 +1146,7 @@ class MixtureBank:
 
     def _relearnt(self, coding: Coding) -> MixtureBank:
         """Return mixtures that learnt the same observations by another coding."""
-        other = MixtureBank([clone(mixture) for mixture in self.mixtures])
+        other = MixtureBank([clone(mixture) for mixture in self.mixtures], self._rows)
         other.coding = coding
         for old, new, begun in zip(self.mixtures, other.mixtures, self.has_begun):
             if begun:

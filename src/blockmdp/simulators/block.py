@@ -166,10 +166,12 @@ class BlockSimulator(Simulator):
         self.ledger[kind] += n
         return Trajectories(x, actions, rewards, lengths)
 
-    def observations(self) -> Tape:
-        """Return a tape of observations that lasts for at least one episode, for compiled loops."""
+    def observations(self, episodes: int) -> Tape:
+        """Return a tape of observations, for compiled loops. It lasts for at least one of the
+        episodes still to come.
+        """
         self.use_observations(True)
-        return self._tapes.observations()
+        return self._tapes.observations(episodes)
 
     def _play(self, pi: NDArray[np.float64], scores: BankScores, kind: str) -> Trajectories:
         """Draw one trajectory of a policy whose decoder consists of linear scores."""

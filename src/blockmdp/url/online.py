@@ -172,7 +172,8 @@ class OnlineURL(DecodingAgent):
         stop, first = f.quiet_until(stop), run.k
         if stop <= first:
             return False
-        tape, keys = simulator.observations(), (simulator.world_key, simulator.policy_key, run.key)
+        tape = simulator.observations(len(run.returns) - first)
+        keys = (simulator.world_key, simulator.policy_key, run.key)
         world = World(simulator.mdp.dynamics, tape, *keys, simulator.episodes - first)
         x = np.zeros((simulator.horizon + 1, tape.shown.shape[1]), tape.shown.dtype)
         moved = np.empty(DOUBTS, np.int64)
@@ -303,7 +304,6 @@ class OnlineDecoder:
         self.oracle, self._key, self._memory = oracle, key, memory
         self._past: list[NDArray[Any]] | None = [] if pool_levels == "auto" else None
         self.n_labels = 1  # of all oracles, at any time
-        self._begin(horizon + 1 if pool_levels in (False, "auto") else 1)
         self.k = self._k_shared = 0
         self.notes: tuple[str, ...] = ()
         self.labels = np.zeros((episodes, horizon + 1), np.int64)
@@ -312,6 +312,7 @@ class OnlineDecoder:
         self.rewards = np.zeros((episodes, horizon))
         self.lengths = np.zeros(episodes, np.int64)
         self.is_random = np.zeros(episodes, np.bool_)
+        self._begin(horizon + 1 if pool_levels in (False, "auto") else 1)
 
     def reserve(self, episodes: int) -> None:
         """Make room for more episodes."""
@@ -328,7 +329,8 @@ class OnlineDecoder:
         self._n_labels = np.zeros(len(keys), np.int64)  # of each oracle, now
         self._see_actions = hasattr(self.oracle, "see_actions")
         own = all(isinstance(f, DirichletMixture) for f in self.oracles)
-        self._bank = MixtureBank(self.oracles) if own else None  # they learn in one call
+        rows = self.labels.size // n_oracles  # of each
+        self._bank = MixtureBank(self.oracles, rows) if own else None  # they learn in one call
 
     @property
     def scores(self) -> BankScores | None:

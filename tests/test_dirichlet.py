@@ -356,6 +356,38 @@ def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch
             assert mine == pytest.approx(others, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("bits", [False, True])
+def test_quiet_mixtures_are_reconsidered_in_the_loop_as_in_python(bits, monkeypatch):
+    batches = [gaussians(seed, n=60, d=6)[0] for seed in range(3)]
+    batches = [(x > 0).astype(float) if bits else x for x in batches]
+
+    def learn():
+        found = []
+        for x in batches:
+            mixture = DirichletMixture()
+            for row in x:
+                mixture.partial_fit(row[None])
+                found.append((mixture.labels_.tolist(), mixture.n_labels_, mixture.evidence_))
+        return found
+
+    for module in (_bank, _search, dirichlet):
+        interpret(monkeypatch, module)
+    done, reconsider = [], _bank.reconsider
+
+    def noted(*args):
+        done.append(reconsider(*args))
+        return done[-1]
+
+    monkeypatch.setattr(_bank, "reconsider", noted)
+    in_loop = learn()
+    assert True in done
+    assert False in done
+    monkeypatch.setattr(_bank, "reconsider", lambda *args: False)
+    for one, other in zip(in_loop, learn()):
+        assert one[:2] == other[:2]
+        assert one[2] == pytest.approx(other[2], rel=1e-9)
+
+
 def interpret(monkeypatch, module):
     """Replace all compiled functions of a module by the Python functions behind them."""
     for name, function in vars(module).items():

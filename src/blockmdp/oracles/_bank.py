@@ -5,6 +5,7 @@ Mixture g has row g of every array. Its labels are 0, ..., room[g] - 1, in use o
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,15 @@ from blockmdp.oracles._dirichlet import (
     group,
     linear_scores,
 )
+from blockmdp.oracles._noise import MIN_DEGREES
 from blockmdp.oracles._search import (
+    FEW,
     Labelling,
+    finds_nothing,
     first_unused,
     later,
     may_split,
+    noise_dimensions,
     note_labels,
     search,
     split,
@@ -34,8 +39,11 @@ from blockmdp.oracles.scores import BankScores, shape
 __all__ = [
     "DOUBTS",
     "MAX_SHARE",
+    "MIN_CELL_ROWS",
     "MIN_SHARE",
+    "NEW_DIMENSIONS",
     "Bank",
+    "are_many",
     "count_stale",
     "is_stale",
     "learn_rows",
@@ -53,6 +61,9 @@ MIN_SHARE = 0.01  # share of the rows, since it is new, that confirms a label
 MAX_SHARE = 0.1  # share of the rows that are taken for outliers at most
 TRIAL = 50  # rows for which a new label is trusted
 PATIENCE = 300  # rows after its first for which a label is kept, even if it is taken for outliers
+MIN_CELL_ROWS = 32  # observations from which on outlying numbers are sought
+MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
+NEW_DIMENSIONS = 0.1  # change of the dimensions of the noise for which labels are reconsidered
 MOST_ROOM = 1 << 26  # numbers for which there is room before they are seen
 DOUBTS = 20  # rows that are kept in mind because they may belong to a new label
 
@@ -65,8 +76,10 @@ class Bank(NamedTuple):
     z: Any  # (G, C) labels
     n: Any  # (G,) number of observations
     due: Any  # (G,) number of observations at which the labels are reconsidered
+    limited: Any  # (G,) the number when it was last decided whether to clip them
     square: Any  # (G,) sum of the squares of all numbers in x
     room: Any  # (G,) number of labels, with those that are not in use
+    most: Any  # (G,) the largest number allowed
     counts: Any  # (G, K) see `Clusters`
     sums: Any  # (G, K, d)
     born: Any  # (G, K) observations there were when the label appeared, -1 if not in use
@@ -118,8 +131,10 @@ def new_bank(G: int, d: int, rows: int) -> Bank:
         z=zeros(C, dtype=np.int64),
         n=zeros(dtype=np.int64),
         due=zeros(dtype=np.int64),
+        limited=zeros(dtype=np.int64),
         square=zeros(),
         room=zeros(dtype=np.int64),
+        most=zeros(dtype=np.int64),
         counts=zeros(K, dtype=np.int64),
         sums=zeros(K, d),
         born=zeros(K, dtype=np.int64),
@@ -266,14 +281,60 @@ def learn_rows(bank, groups, rows, first, moved):
             candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
             x = bank.x[g, : n + 1]
             size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
-        if is_new or size > 0 or n + 1 >= bank.due[g]:
+        if is_new or size > 0:
             return i + 1, is_new, size, True
-        if bank.counts[g, label] >= bank.split_at[g, label]:
+        if n + 1 >= bank.due[g]:
+            if not reconsider(bank, g):
+                return i + 1, False, 0, True
+        elif bank.counts[g, label] >= bank.split_at[g, label]:
             x, z = bank.x[g, : n + 1], bank.z[g, : n + 1]
-            if may_split(model_of(bank, g), x, z, bank.square[g], clusters, label):
+            model = model_of(bank, g)
+            score = evidence(model, clusters, bank.square[g])
+            if may_split(model, x, z, bank.square[g], clusters, label, score):
                 return i + 1, False, 0, True
             bank.split_at[g, label] = later(bank.counts[g, label])
     return m, False, 0, False
+
+
+@jit
+def reconsider(bank, g):
+    """Reconsider the labels of a mixture, if they are few and there is nothing to find.
+
+    Returns whether that is done. If not, nothing has changed, and Python has to do it.
+    """
+    n, K, d = bank.n[g], bank.room[g], bank.x.shape[2]
+    bits = bank.bits[g]
+    is_shaped = bank.due[g] == 0 or bank.scores.has_T[g] or n >= MIN_DEGREES * d
+    if n > FEW or (not bits and (is_shaped or bank.scores.low[g].max() > -np.inf)):
+        return False
+    clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+    decides = n >= max(2 * bank.limited[g], MIN_CELL_ROWS) and not bits
+    if decides and are_many(np.count_nonzero(clusters.counts), n):
+        return False
+    x, z = bank.x[g, :n], bank.z[g, :n]
+    dim = bank.dim[g]
+    if not bits:
+        dim = noise_dimensions(x, z, clusters)
+        if abs(dim - bank.dim[g]) >= NEW_DIMENSIONS * bank.dim[g]:
+            return False
+    given = x, z, bank.square[g], clusters, bank.most[g]
+    done, model = finds_nothing(model_of(bank, g), *given)
+    if not done:
+        return False
+    take_over(bank, g, K, model)
+    bank.dim[g] = dim
+    bank.due[g] = math.ceil((1.5 if n < FEW else 2.0) * n)
+    if decides:
+        bank.limited[g] = n
+    for k in range(K):
+        bank.split_at[g, k] = later(bank.counts[g, k]) if bank.counts[g, k] > 0 else 0
+    return True
+
+
+@inlined
+def are_many(labels, n):
+    """Whether labels of n rows are so many that single numbers may be outliers."""
+    return labels >= max(MIN_CELL_LABELS, MAX_CELL_LABELS * n)
 
 
 @template

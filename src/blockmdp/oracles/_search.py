@@ -29,10 +29,13 @@ __all__ = [
     "Labelling",
     "best_cut",
     "best_side",
+    "dimensions",
+    "finds_nothing",
     "first_unused",
     "later",
     "may_split",
     "next_merger",
+    "noise_dimensions",
     "note_labels",
     "search",
     "split_pays",
@@ -174,18 +177,41 @@ def split(model, x, square, labelling, K, most, k, score):
 
 
 @jit
-def may_split(model, x, z, square, clusters, k):
+def may_split(model, x, z, square, clusters, k, score):
     """Whether `split` has to try. x: (n, d). z: (n,)."""
     new = first_unused(clusters.counts)
     if new == len(clusters.counts) or clusters.counts[k] < 2:
         return False
-    score = evidence(model, clusters, square)
     own = x[np.flatnonzero(z == k)]
     parts = parts_of(model.bits, own)
     pays = False
     for i in range(2):
         pays = pays or split_pays(model, clusters, square, own, parts[i], k, new, score)
     return pays
+
+
+@jit
+def finds_nothing(model, x, z, square, clusters, most):
+    """Whether neither `search` nor a cut through a tree finds anything to try.
+
+    Returns that, and the model that maximises the evidence.
+    """
+    score, own = score_labels(model, clusters, square)
+    moved = Clusters(clusters.counts.copy(), clusters.sums.copy())
+    if map_sweeps(own, x, z.copy(), moved, 1) > 0:
+        return False, own
+    score = score_labels(own, clusters, square)[0]
+    pairs = close_pairs(clusters)
+    if next_merger(own, clusters, square, pairs, 0, score) < len(pairs):
+        return False, own
+    for k in range(len(clusters.counts)):
+        if may_split(own, x, z, square, clusters, k, score):
+            return False, own
+    if len(x) >= 3:
+        K, cut = best_cut(own, x, ward_tree(x), square)
+        if cut > score and most >= K:
+            return False, own
+    return True, own
 
 
 @inlined
@@ -219,6 +245,44 @@ def note_labels(labelling, K, most):
 def later(count):
     """Return how many observations of a label there are when it is examined the next time."""
     return count + (max(count // 2, 2) if count < FEW else count)
+
+
+@jit
+def noise_dimensions(x, z, clusters):
+    """Estimate the number of dimensions that the noise of rows x (n, d) with labels z (n,) fills.
+
+    It is tr(C)^2 / tr(C^2) for its covariance C. With few rows, it is close to d.
+    """
+    n, d = x.shape
+    deviations = np.empty((n, d))
+    for i in range(n):
+        k = z[i]
+        for j in range(d):
+            deviations[i, j] = x[i, j] - clusters.sums[k, j] / clusters.counts[k]
+    # the smaller of two matrices, which have the same eigenvalues but for zeros
+    scatter = deviations.T @ deviations if d < n else deviations @ deviations.T
+    return dimensions(scatter, n - np.count_nonzero(clusters.counts), d)
+
+
+@jit
+def dimensions(scatter, degrees, d):
+    """Do the same for a matrix with the eigenvalues of the scatter, and its degrees of freedom."""
+    if degrees < 2:
+        return float(d)
+    trace = 0.0
+    square = 0.0
+    for i in range(len(scatter)):
+        trace += scatter[i, i]
+        for j in range(len(scatter)):
+            square += scatter[i, j] * scatter[i, j]
+    if trace <= 0.0:
+        return float(d)
+    trace /= degrees
+    square /= float(degrees) ** 2
+    square -= trace**2 / degrees  # unbiased (Bai and Saranadasa 1996)
+    square *= degrees**2 / ((degrees + 2.0) * (degrees - 1.0))
+    square = (degrees * square + 10.0 * trace**2 / d) / (degrees + 10.0)
+    return min(max(trace**2 / max(square, 1e-300), 1.0), float(d))
 
 
 # --- two labels become one ------------------------------------------------------------------------

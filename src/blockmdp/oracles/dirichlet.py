@@ -18,8 +18,11 @@ from blockmdp.checks import check_integer, check_number
 from blockmdp.oracles._bank import (
     DOUBTS,
     MAX_SHARE,
+    MIN_CELL_ROWS,
     MIN_SHARE,
+    NEW_DIMENSIONS,
     Bank,
+    are_many,
     count_stale,
     is_stale,
     learn_rows,
@@ -49,7 +52,7 @@ from blockmdp.oracles._noise import (
     robust_range,
     whitening,
 )
-from blockmdp.oracles._search import FEW, SWEEPS, best_cut, ward_tree
+from blockmdp.oracles._search import FEW, SWEEPS, best_cut, dimensions, ward_tree
 from blockmdp.oracles.scores import (
     CategoricalScores,
     ClippedScores,
@@ -65,8 +68,7 @@ Labels = NDArray[np.int64]
 
 MAX_TREE = 2_000  # most observations of which all pairs are compared, if they look crowded
 OUTLIERS = 10  # labels that are forgotten together, because it takes a pass over the data
-MIN_CELL_ROWS, MAX_CELL_ROWS = 32, 500  # observations among which outlying numbers are sought
-MIN_CELL_LABELS, MAX_CELL_LABELS = 8, 0.1  # labels, also as a share of the rows, that are too many
+MAX_CELL_ROWS = 500  # observations among which outlying numbers are sought
 MAX_CLIPPED = 0.2  # share of the rows that may be clipped in a column
 MAX_VALUES = 12  # whole numbers that may be categories
 MAX_CATEGORY_BITS = 500  # of an observation
@@ -271,7 +273,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Intercepts: the label of x is the k with the largest W[k] . x + b[k], where x is clipped
             to `limits_`, or says of each number which of `values_` it is, if there are any.
         """
-        check_is_fitted(self, "n_labels_")
+        self._check_has_learnt()
         scores, T = self._bank.state.scores, self._T
         W, b = (each[self._g, : self.n_labels_] for each in (scores.W, scores.b))
         W = W.copy() if T is None else W @ T.T
@@ -289,7 +291,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_labels,)
             True for each label to rely on.
         """
-        check_is_fitted(self, "n_labels_")
+        self._check_has_learnt()
         counts = self._clusters.counts[: self.n_labels_]
         rare = counts < MIN_SHARE * self._n
         has_outliers = self._bank.state.outliers[self._g] > 0
@@ -311,7 +313,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def limits_(self) -> tuple[Array, Array] | None:
         """Limits (d,) and (d,) to which observations are clipped, None if they are not."""
-        check_is_fitted(self, "n_labels_")
+        self._check_has_learnt()
         if not self._bank.is_clipped(self._g):
             return None
         scores, g = self._bank.state.scores, self._g
@@ -320,13 +322,17 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def values_(self) -> Array | None:
         """Numbers (v,) that stand for categories, None if observations are not categories."""
-        check_is_fitted(self, "n_labels_")
+        self._check_has_learnt()
         return self._bank.values
 
     @property
     def evidence_(self) -> float:
         """Log probability of the data and their labels, up to a constant."""
         return self._current().score
+
+    def _check_has_learnt(self) -> None:
+        if not hasattr(self, "n_labels_"):  # scikit-learn's check is slow
+            check_is_fitted(self, "n_labels_")
 
     def _validated(self, X: Any, *, reset: bool) -> Array:
         """Return X as (n, d) finite float64. Arrays that need no conversion take a short cut, since
@@ -443,12 +449,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             bits, float(d), ratio, 1.0, log_alpha, np.full(d, ratio), np.full(d, 0.5)
         )
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
+        self._bank.state.most[self._g] = self.max_labels
         self._bank.state.room[self._g] = min(2, self.max_labels)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
         self._n_tried = 0  # number of rows when `_forget_shape` was last tried
-        self._n_limited = 0  # the same for `_limit_cells`
         self._is_confirmed = False  # whether limits have been found twice
         self._before: Labels | None = None  # labels of earlier rows, before they changed
         self._changed = NONE
@@ -489,8 +495,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         price = d * (d + 1) / 4 * math.log(self._n)  # of a shape, as in the BIC
         found = []
         for dim in (
-            _dimensions(_smaller_product(x - x.mean(axis=0)), self._n - 1, x.shape[1]),
-            _dimensions(_smaller_product(near), len(near), x.shape[1]),
+            dimensions(_smaller_product(x - x.mean(axis=0)), self._n - 1, x.shape[1]),
+            dimensions(_smaller_product(near), len(near), x.shape[1]),
         ):
             self._reshape(None, one_label)
             self._model = self._model._replace(dim=dim)
@@ -613,13 +619,12 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         This is decided whenever the data have doubled, and confirmed or taken back the next time.
         Later, limits become wider in columns where they clip many rows: there are new states.
         """
-        n = self._n
-        if self._model.bits or n < max(2 * self._n_limited, MIN_CELL_ROWS):
+        n, limited = self._n, self._bank.state.limited
+        if self._model.bits or n < max(2 * limited[self._g], MIN_CELL_ROWS):
             return False
-        self._n_limited = n
+        limited[self._g] = n
         is_clipped = self._bank.is_clipped(self._g)
-        labels = np.count_nonzero(self._clusters.counts)
-        if not is_clipped and labels < max(MIN_CELL_LABELS, MAX_CELL_LABELS * n):
+        if not (is_clipped or are_many(np.count_nonzero(self._clusters.counts), n)):
             return False
         rows = np.random.default_rng(n).permutation(n)[:MAX_CELL_ROWS]
         x = self._raw[rows].astype(np.float64)
@@ -654,9 +659,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             scatter, degrees = self._small_scatter(now)
         elif self._T is not None:
             scatter = self._T.T @ scatter @ self._T
-        before, dim = self._model.dim, _dimensions(scatter, degrees, self._x.shape[1])
+        before, dim = self._model.dim, dimensions(scatter, degrees, self._x.shape[1])
         self._model = self._model._replace(dim=dim)
-        return reshaped or abs(dim - before) >= 0.1 * before
+        return reshaped or abs(dim - before) >= NEW_DIMENSIONS * before
 
     def _forget_shape(self) -> bool:
         """Take the noise for round if that makes the data more probable, with other labels.
@@ -821,7 +826,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._reported = self._reported[rows]
         self._bank.keep(self._g, rows)
         self._n_tried = min(self._n_tried, self._n)
-        self._n_limited = min(self._n_limited, self._n)
+        limited = self._bank.state.limited
+        limited[self._g] = min(limited[self._g], self._n)
         self._known_products = 0, 0.0
         self._accept(self._clustering(self._z.copy()))
 
@@ -945,7 +951,7 @@ class MixtureBank:
             self.state = new_bank(len(self.mixtures), d, self._rows)
         self.has_begun[g] = True
         state = self.state
-        vectors = (state.n, state.due, state.doubts, state.outliers, state.square)
+        vectors = (state.n, state.due, state.limited, state.doubts, state.outliers, state.square)
         for array in (*vectors, state.scores.has_T):
             array[g] = 0
         for array in (state.counts, state.sums, state.split_at, state.is_current, state.hidden):
@@ -1391,22 +1397,6 @@ def _smaller_product(deviations: Array) -> Array:
     """Return D'D or DD', which have the same eigenvalues but for zeros."""
     n, d = deviations.shape
     return deviations.T @ deviations if d < n else deviations @ deviations.T
-
-
-def _dimensions(scatter: Array, degrees: int, d: int) -> float:
-    """Estimate the number of dimensions that noise fills, of d: tr(C)^2 / tr(C^2) for its
-    covariance C. With few degrees of freedom of the scatter, it is close to d.
-    """
-    if degrees < 2:
-        return float(d)
-    S = scatter / degrees
-    trace = np.trace(S)
-    if trace <= 0:
-        return float(d)
-    square = (S**2).sum() - trace**2 / degrees  # unbiased (Bai and Saranadasa 1996)
-    square *= degrees**2 / ((degrees + 2) * (degrees - 1))
-    square = (degrees * square + 10 * trace**2 / d) / (degrees + 10)
-    return float(np.clip(trace**2 / max(square, 1e-300), 1.0, d))
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

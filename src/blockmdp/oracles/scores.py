@@ -333,6 +333,8 @@ def to_scores(estimator: Any) -> Any:
         return estimator if maps else CategoricalScores(*map(_read_only, (W, b, values)))
     if limits is not None:
         return estimator if maps else ClippedScores(*map(_read_only, (W, b, *limits)))
+    if not maps:
+        return LinearScores(_read_only(W), _read_only(b))
     M, v = _composed(maps, W.shape[1])
     return LinearScores(_read_only(W @ M), _read_only(W @ v + b))
 

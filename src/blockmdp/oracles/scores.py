@@ -428,20 +428,38 @@ def linear_labels(x, which, W, b):
 
     x: (n, d). which: (n,). W: (P, K, d). b: (P, K). Returns (n,) int32.
     """
-    labels = np.empty(len(x), np.int32)
-    row = np.empty(x.shape[1])
-    for i in range(len(x)):
+    n, d = x.shape
+    labels = np.empty(n, np.int32)
+    i = 0
+    while i < n:  # four rows with the same W at once: each term of a sum waits for the one before
         w = which[i]
-        for j in range(x.shape[1]):
-            row[j] = x[i, j]
-        best = -np.inf
-        label = 0
+        m = 1
+        while m < min(4, n - i) and which[i + m] == w:
+            m += 1
+        i1, i2, i3 = i + min(1, m - 1), i + min(2, m - 1), i + m - 1
+        best0 = best1 = best2 = best3 = -np.inf
+        label0 = label1 = label2 = label3 = 0
         for k in range(b.shape[1]):
-            score = b[w, k] + _dot(W, w, k, x.shape[1], row)
-            if score > best:
-                best = score
-                label = k
-        labels[i] = label
+            score0 = score1 = score2 = score3 = 0.0
+            for j in range(d):
+                score0 += W[w, k, j] * x[i, j]
+                score1 += W[w, k, j] * x[i1, j]
+                score2 += W[w, k, j] * x[i2, j]
+                score3 += W[w, k, j] * x[i3, j]
+            score0 += b[w, k]
+            score1 += b[w, k]
+            score2 += b[w, k]
+            score3 += b[w, k]
+            if score0 > best0:
+                best0, label0 = score0, k
+            if score1 > best1:
+                best1, label1 = score1, k
+            if score2 > best2:
+                best2, label2 = score2, k
+            if score3 > best3:
+                best3, label3 = score3, k
+        labels[i], labels[i1], labels[i2], labels[i3] = label0, label1, label2, label3
+        i += m
     return labels
 
 

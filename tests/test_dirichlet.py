@@ -605,6 +605,34 @@ def test_a_copy_is_independent_and_a_failed_fit_changes_nothing():
         DirichletMixture().partial_fit([[1e20, 0.0], [0.0, 0.0]])
 
 
+@pytest.mark.parametrize("online", [True, False])
+def test_max_labels_can_be_lowered_below_the_labels_there_are(online):
+    x, z = gaussians(n=120, K=6)
+    mixture = DirichletMixture().partial_fit(x[:60])
+    mixture.set_params(max_labels=1)
+    for rows in np.array_split(x[60:], 60 if online else 1):
+        mixture.partial_fit(rows)
+    assert adjusted_rand_score(z, mixture.labels_) == 1.0
+    mixture.set_params(max_labels=0)
+    with pytest.raises(ValueError, match="max_labels"):
+        mixture.partial_fit(x[:1])
+
+
+@pytest.mark.parametrize("bits", [False, True])
+def test_labels_do_not_depend_on_the_room_that_another_mixture_needs(bits):
+    for seed in range(12):
+        few, many = gaussians(seed, n=40, K=5, d=4)[0], gaussians(seed + 99, n=40, K=20, d=4)[0]
+        if bits:
+            few, many = (few > 0).astype(float), (many > 0).astype(float)
+        pair = [DirichletMixture(concentration=1.0) for _ in range(2)]
+        bank = MixtureBank(pair)
+        bank.learn(np.ones(40, np.int64), many)
+        bank.learn(np.zeros(40, np.int64), few)
+        alone = DirichletMixture(concentration=1.0).partial_fit(few)
+        assert np.array_equal(pair[0].labels_, alone.labels_)
+        assert bank.state.room[0] == alone._bank.state.room[0]
+
+
 def test_there_are_never_more_than_max_labels():
     for k in (1, 2):
         assert DirichletMixture(max_labels=k).fit(gaussians()[0]).n_labels_ <= k

@@ -653,6 +653,24 @@ def test_a_decoder_refuses_observations_of_another_size() -> None:
         measures.recovers(m, agent.decoder_, np.zeros((2, 2)))
 
 
+def test_labels_that_a_decoder_does_not_have_are_refused() -> None:
+    class Odd:
+        n_labels = 2
+
+        def __init__(self, label: int) -> None:
+            self.label = label
+
+        def decode(self, levels: np.ndarray, x: np.ndarray) -> np.ndarray:
+            return np.full((len(x), 1), self.label)
+
+    m = lock_bernoulli(4)
+    assert (measures.confusion(m, Odd(1))[:, :, 1] == 1.0).all()
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        measures.confusion(m, Odd(-1))
+    with pytest.raises(ValueError, match="n_labels = 2 gave the label 2"):
+        measures.confusion(m, Odd(2))
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, None, "1", 2**64])
 def test_seeds_of_problems_are_checked(seed) -> None:
     with pytest.raises(ValueError, match="seed must be an integer from 0 to"):

@@ -148,6 +148,8 @@ def values(*wanted):
 )
 def test_a_policy_that_gets_worse_again_was_not_solved(good, expected):
     assert measures.solved_from(LOCK, values(*good)) == expected
+    with pytest.raises(ValueError, match="samples must be an integer >= 1, got 0"):
+        measures.solved_from(LOCK, values(*good), samples=0)
 
 
 def test_equal_policies_are_evaluated_once_and_none_before_the_last_bad_one(monkeypatch):

@@ -114,7 +114,9 @@ def _count(fresh: _Fresh, decode: Decode, *, keep: bool = False) -> _Labels:
     """Decode fresh observations of all states at each level, and count the labels."""
     S, n, columns = fresh.mdp.n_states, fresh.samples, []
     for seen in fresh.parts(keep=keep):
-        labels = np.asarray(decode(seen.levels, seen.x), np.int64)
+        labels = np.asarray(decode(seen.levels, seen.x), np.int64).ravel()
+        if labels.min() < 0:
+            raise ValueError(f"the labels of a decoder must be at least 0, got {labels.min()}")
         cells, K = np.arange(len(labels)) // n, int(labels.max()) + 1
         numbers = cells * K + labels  # of a level, a state and a label
         if len(numbers) >= K * (cells[-1] + 1):
@@ -216,7 +218,7 @@ def solved_from(
     good = best - (1 - share + 1e-9) * abs(best)  # values have rounding errors
     backwards = [snapshot.policy for snapshot in reversed(snapshots)]
     first = None
-    for snapshot, v in zip(reversed(snapshots), _values(mdp, backwards, samples, seed)):
+    for v, snapshot in zip(_values(mdp, backwards, samples, seed), reversed(snapshots)):
         if v < good:
             break
         first = snapshot.trajectories
@@ -363,9 +365,14 @@ def confusion(
     >>> confusion(m, agent.decoder_).shape[:2]
     (6, 3)
     """
-    C = np.zeros((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
     fresh = _Fresh(mdp, mdp.horizon + 1, samples, seed)
     seen = _count(fresh, decoder.decode)
+    if seen.labels.max() >= decoder.n_labels:
+        raise ValueError(
+            f"a decoder with n_labels = {decoder.n_labels} gave the label {seen.labels.max()}: "
+            "labels must be from 0 to n_labels - 1"
+        )
+    C = np.zeros((mdp.horizon + 1, mdp.n_states, decoder.n_labels))
     C[seen.levels, seen.states, seen.labels] = seen.counts / seen.samples
     return C
 

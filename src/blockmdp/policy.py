@@ -85,7 +85,8 @@ class Policy:
         if self.decoder is None:
             labels = _latent_states(rows)
         else:
-            labels = self.decoder.decode(np.zeros(len(rows), np.int64) + level, rows)
+            levels = np.broadcast_to(np.asarray(level, np.int64), len(rows))
+            labels = self.decoder.decode(levels, rows)
         return int(labels[0]) if one else labels
 
     def act(self, x: Any, level: int | NDArray[np.int64]) -> Any:

@@ -42,7 +42,7 @@ class Decoder(Protocol):
         Parameters
         ----------
         levels : ndarray of shape (n,)
-            Level of each observation.
+            Level of each observation; one call may have several.
         x : ndarray of shape (n, ...)
             Observations.
 

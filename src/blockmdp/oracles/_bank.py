@@ -26,7 +26,7 @@ from blockmdp.oracles._search import (
     FEW,
     Labelling,
     finds_nothing,
-    first_unused,
+    is_full,
     later,
     may_split,
     noise_dimensions,
@@ -237,14 +237,14 @@ def model_of(bank, g):
 @jit
 def learn_rows(bank, groups, rows, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
-    has a new label, or should have one together with others, or its label or all labels of its
-    mixture are to be reconsidered.
+    has a new label, or should have one together with others, or its label can be split, or the
+    labels of its mixture are to be reconsidered, unless `reconsider` can do that here.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
     moved: (DOUBTS,), overwritten with the rows that should have a new label.
 
     Returns the number of rows learnt, including those before `first`; whether the last one has a
-    new label; how many rows should have one; and whether it needs attention.
+    new label; how many rows should have one; and whether the last one needs attention.
     """
     m, d = rows.shape
     y = np.empty(d)
@@ -298,7 +298,7 @@ def learn_rows(bank, groups, rows, first, moved):
 
 @jit
 def reconsider(bank, g):
-    """Reconsider the labels of a mixture, if they are few and there is nothing to find.
+    """Reconsider the labels of a mixture, if it has few rows and there is nothing to find.
 
     Returns whether that is done. If not, nothing has changed, and Python has to do it.
     """
@@ -345,23 +345,22 @@ def labelling_of(bank, g):
 
 
 @jit
-def note_labels_of(bank, g, most):
+def note_labels_of(bank, g):
     """Take note of the labels of one mixture, which have changed; see `note_labels`.
 
     Returns one more than the largest label in use, and whether there is not enough room for labels.
     """
-    K = note_labels(labelling_of(bank, g), bank.room[g], most)
+    K = note_labels(labelling_of(bank, g), bank.room[g], bank.most[g])
     bank.room[g] = K
     bank.is_current[g] = False
     n_labels = K
     while n_labels > 0 and bank.counts[g, n_labels - 1] == 0:
         n_labels -= 1
-    is_full = first_unused(bank.counts[g, :K]) == K and most > K
-    return n_labels, is_full
+    return n_labels, is_full(bank.counts[g, :K], bank.most[g])
 
 
 @jit
-def search_labels(bank, g, most, steps, is_swept):
+def search_labels(bank, g, steps, is_swept):
     """Search for more probable labels of one mixture; see `search`.
 
     Returns the number of steps that are left, whether nothing was found in the last one, and
@@ -369,14 +368,14 @@ def search_labels(bank, g, most, steps, is_swept):
     """
     x, square, labelling = bank.x[g, : bank.n[g]], bank.square[g], labelling_of(bank, g)
     K, model = bank.room[g], model_of(bank, g)
-    given = model, x, square, labelling, K, most, steps, is_swept
-    K, left, is_stuck, is_full, model = search(*given)
+    given = model, x, square, labelling, K, bank.most[g], steps, is_swept
+    K, left, is_stuck, needs_room, model = search(*given)
     take_over(bank, g, K, model)
-    return left, is_stuck, is_full
+    return left, is_stuck, needs_room
 
 
 @jit
-def split_label(bank, g, most, k):
+def split_label(bank, g, k):
     """Split label k of one mixture if that makes its data more probable; see `split`. Return
     whether it does.
     """
@@ -384,7 +383,7 @@ def split_label(bank, g, most, k):
     K, model = bank.room[g], model_of(bank, g)
     clusters = Clusters(labelling.counts[:K], labelling.sums[:K])
     score = evidence(model, clusters, square)
-    found, K, model = split(model, x, square, labelling, K, most, k, score)
+    found, K, model = split(model, x, square, labelling, K, bank.most[g], k, score)
     if found:
         take_over(bank, g, K, model)
     bank.split_at[g, k] = later(bank.counts[g, k])

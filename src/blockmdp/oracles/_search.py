@@ -32,6 +32,7 @@ __all__ = [
     "dimensions",
     "finds_nothing",
     "first_unused",
+    "is_full",
     "later",
     "may_split",
     "next_merger",
@@ -79,7 +80,7 @@ def search(model, x, square, labelling, K, most, steps, is_swept):
     found = True
     while found and steps != 0:
         K = note_labels(labelling, K, most)
-        if min(K + 1, most) > len(counts):
+        if max(K, min(K + 1, most)) > len(counts) or is_full(counts[:K], most):
             return K, steps, False, True, model
         steps -= 1
         now = Clusters(counts[:K], sums[:K])
@@ -140,11 +141,12 @@ def is_better(one, other):
 def try_labels(model, x, square, labelling, K, most, z, score):
     """Take over the labels z (n,), after a sweep, if they make the data more probable than `score`.
 
-    There is room for K + 1 labels, unless that is more than `most`. z is overwritten.
+    There is room for K + 1 labels, unless that is more than `most`, which can be less than K if it
+    was changed. z is overwritten.
 
     Returns whether they do, and the new K and model.
     """
-    room = min(max(K, z.max() + 2), most)
+    room = max(K, min(z.max() + 2, most))
     clusters = Clusters(np.bincount(z, minlength=room), label_sums(x, z, room))
     other_score, own = score_labels(model, clusters, square)
     other_score, own = sweep(model, own, other_score, x, z, clusters, square)
@@ -178,7 +180,7 @@ def split(model, x, square, labelling, K, most, k, score):
 
 @jit
 def may_split(model, x, z, square, clusters, k, score):
-    """Whether `split` has to try. x: (n, d). z: (n,)."""
+    """Whether `split` would try to split label k, of rows x (n, d) with labels z (n,)."""
     new = first_unused(clusters.counts)
     if new == len(clusters.counts) or clusters.counts[k] < 2:
         return False
@@ -225,7 +227,9 @@ def first_unused(counts):
 
 @jit
 def note_labels(labelling, K, most):
-    """Take note of labels that appeared or are gone. Return K, doubled if all labels are in use."""
+    """Take note of labels that appeared or are gone. Return K, doubled if all labels are in use and
+    the arrays have room for that; so K does not depend on how much room they have.
+    """
     n, C = len(labelling.z), len(labelling.counts)
     for k in range(C):
         if k >= K or labelling.counts[k] == 0:
@@ -236,9 +240,15 @@ def note_labels(labelling, K, most):
                 labelling.born[k] = n
             if labelling.split_at[k] <= 0:
                 labelling.split_at[k] = later(labelling.counts[k])
-    if first_unused(labelling.counts[:K]) == K:
-        K = min(2 * K, most, C)
+    if is_full(labelling.counts[:K], most) and min(2 * K, most) <= C:
+        K = min(2 * K, most)
     return K
+
+
+@inlined
+def is_full(counts, most):
+    """Whether all labels are in use, though there may be more."""
+    return first_unused(counts) == len(counts) and most > len(counts)
 
 
 @inlined
@@ -508,6 +518,9 @@ def ward_tree(x):
             for i in range(n):
                 if sizes[i] > 0 and i != one and distance[one, i] < least:
                     least = distance[one, i]
+                    two = i
+            for i in range(n):
+                if two < 0 and sizes[i] > 0 and i != one:  # all distances are infinite or NaN
                     two = i
             if length > 1 and two == chain[length - 2]:
                 break

@@ -201,6 +201,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X = self._validated(X, reset=first)
         if first:
             MixtureBank([self])
+        else:
+            self._check_parameters()  # they may have changed
+            self._bank.state.most[self._g] = self.max_labels
         self._bank.learn(np.full(len(X), self._g), X)
         return self
 
@@ -417,6 +420,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return Clusters(state.counts[self._g, :K], state.sums[self._g, :K])
 
     @property
+    def _most(self) -> int:
+        """The largest number of labels allowed."""
+        return int(self._bank.state.most[self._g])
+
+    @property
     def _model(self) -> Model:
         state, g = self._bank.state, self._g
         return Model(
@@ -450,7 +458,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         self._centre[:] = 0.0 if bits else X[0]  # subtracted, for precision
         self._bank.state.most[self._g] = self.max_labels
-        self._bank.state.room[self._g] = min(2, self.max_labels)
+        self._bank.state.room[self._g] = min(2, self._most)
         self._reported: Labels | None = None  # labels of all rows, if some labels are hidden
         self._forgotten: _Forgotten | None = None
         self.n_labels_ = 0
@@ -555,10 +563,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _count_labels(self) -> None:
         """Update `n_labels_`, and keep at least one unused label if `max_labels` allows."""
         g, state = self._g, self._bank.state
-        self.n_labels_, is_full = note_labels_of(state, g, self.max_labels)
+        self.n_labels_, is_full = note_labels_of(state, g)
         if is_full:
             self._bank.reserve(labels=2 * int(state.room[g]))
-            note_labels_of(self._bank.state, g, self.max_labels)
+            note_labels_of(self._bank.state, g)
 
     # --- finding a more probable clustering -------------------------------------------------------
     def _reconsider(self) -> None:
@@ -585,8 +593,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         recognise are in it.
         """
         before = self._z.copy()
-        self._bank.reserve(labels=min(len(self._clusters.counts) + 1, self.max_labels))
-        if split_label(self._bank.state, self._g, self.max_labels, k):
+        self._bank.reserve(labels=min(len(self._clusters.counts) + 1, self._most))
+        if split_label(self._bank.state, self._g, k):
             self._moved(before)
 
     def _search(self, steps: int = -1) -> _Clustering:
@@ -595,7 +603,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         before, is_swept = self._z.copy(), False
         while True:
-            given = self._g, self.max_labels, steps, is_swept
+            given = self._g, steps, is_swept
             steps, is_stuck, is_full = search_labels(self._bank.state, *given)
             is_swept = True
             if is_full:
@@ -861,7 +869,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             now = after
 
     def _clustering(self, z: Labels) -> _Clustering:
-        room = min(int(z.max()) + 2, self.max_labels)
+        room = min(int(z.max()) + 2, self._most)
         counts = np.bincount(z, minlength=max(len(self._clusters.counts), room))
         return self._scored(z, Clusters(counts, label_sums(self._x, z, len(counts))))
 
@@ -881,7 +889,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return False
         tree = ward_tree(self._x)
         K, score = best_cut(self._model, self._x, tree, self._square)
-        if not (score > now.score and self.max_labels >= K):
+        if not (score > now.score and self._most >= K):
             return False
         other = self._swept(self._clustering(_renamed(now.z, _cut(tree, K))))
         if not _is_better(other, now):

@@ -37,6 +37,7 @@ from blockmdp.oracles.fitting import (
 from blockmdp.oracles.scores import BankScores, bank_labels, to_scores
 from blockmdp.policy import Policy
 from blockmdp.simulators import BlockSimulator, LearnerRun, Simulator
+from blockmdp.simulators.block import AT_ONCE
 from blockmdp.trajectories import Observations, Trajectories, by_level
 from blockmdp.url._online import LOOPS, Bounds, Past, World
 from blockmdp.url.doubts import invented_labels, label_counts, warn_of_doubts
@@ -169,7 +170,7 @@ class OnlineURL(DecodingAgent):
             return False
         if simulator.snapshots is not None:
             stop = min(stop, next_checkpoint(run.k, simulator.digits))
-        stop, first = f.quiet_until(stop), run.k
+        stop, first = min(f.quiet_until(stop), run.k + AT_ONCE), run.k
         if stop <= first:
             return False
         tape = simulator.observations(len(run.returns) - first)

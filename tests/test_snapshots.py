@@ -152,6 +152,24 @@ def test_a_policy_that_gets_worse_again_was_not_solved(good, expected):
         measures.solved_from(LOCK, values(*good), samples=0)
 
 
+def test_states_are_observed_only_where_it_matters_which_action_is_taken(monkeypatch):
+    m = bm.lock_bernoulli(horizon=5, seed=0)
+    assert m.has_choice.tolist() == [[True, True, False]] * 5  # the last state is dead
+    agent = bm.OnlineURL().fit(m, 60)
+    table = np.eye(4)[agent.policy_.pi.argmax(axis=2)]
+    C = agent.confusion(200)[:-1, :, : table.shape[1]]
+    shares = np.einsum("hsk,hka->hsa", C, table)
+    observed = []
+    real = measures.observe
+    monkeypatch.setattr(measures, "observe", lambda *a: observed.extend(a[2]) or real(*a))
+    assert agent.value(200) == pytest.approx(m.value(shares), abs=1e-12)
+    assert set(observed) == {0, 1}
+    P = m.transitions[:, :, :1].repeat(4, axis=2)
+    nothing = bm.BlockMDP(m.initial, P, 0.25, emission=m.emission)
+    assert not nothing.has_choice.any()
+    assert measures.value(nothing, agent.policy_) == pytest.approx(5 * 0.25)
+
+
 def test_equal_policies_are_evaluated_once_and_none_before_the_last_bad_one(monkeypatch):
     evaluated = []
     real = measures._value

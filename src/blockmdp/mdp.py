@@ -252,6 +252,16 @@ class BlockMDP:
         return np.broadcast_to(expected, self._shape)
 
     @cached_property
+    def has_choice(self) -> NDArray[np.bool_]:
+        """Whether it matters which action is taken, an ndarray of shape (H, S).
+
+        It does not if all actions have the same rewards and lead to the same states.
+        """
+        tables = (table for table in self._tables if table is not None)
+        differ = [(table != table[:, :, :1]).any(axis=(2, 3)) for table in tables]
+        return np.broadcast_to(np.any(differ, axis=0), self._shape[:2])
+
+    @cached_property
     def dynamics(self) -> Dynamics:
         """The latent tables in the form that the compiled loops read."""
         states, P, r, p = self._tables

@@ -18,7 +18,6 @@ from blockmdp.mdp import BlockMDP
 from blockmdp.policy import Policy
 from blockmdp.simulators.block import BlockSimulator
 from blockmdp.tapes import fill_keys, observe
-from blockmdp.trajectories import Observations
 
 __all__ = ["accuracy", "confusion", "recovers", "regret", "solved_from", "value", "values"]
 
@@ -27,8 +26,8 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     """Compute the expected return of acting by `policy.act`.
 
     Exact for a policy on latent states. For a policy on observations, the probability of each
-    action in a latent state is measured on fresh observations of it; given these probabilities, the
-    value is computed exactly, without rollouts.
+    action in a latent state is measured on fresh observations of it, if it matters which is taken;
+    given these probabilities, the value is computed exactly, without rollouts.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def value(mdp: BlockMDP, policy: Policy, samples: int | None = 1000, seed: int =
     >>> value(m, bm.Policy(m.optimal_policy()))
     0.5
     """
-    return _value(mdp, policy, partial(_seen, _Fresh(mdp, mdp.horizon, samples, seed)))
+    return _value(mdp, policy, partial(_seen, _Fresh(mdp, mdp.has_choice, samples, seed)))
 
 
 Decode = Callable[[NDArray[np.int64], NDArray[Any]], Any]  # of levels and observations
@@ -75,44 +74,57 @@ class _Labels(NamedTuple):
 
 
 class _Fresh:
-    """Fresh observations of every latent state at some levels, level by level and state by state.
+    """Fresh observations of latent states at levels, level by level and state by state.
 
-    They are in parts of at most `NUMBERS` numbers, if a level is no larger.
+    They are in parts of at most `NUMBERS` numbers, or of one level if it has more.
     """
 
-    def __init__(self, mdp: BlockMDP, levels: int, samples: int | None, seed: int) -> None:
+    def __init__(
+        self, mdp: BlockMDP, cells: NDArray[np.bool_], samples: int | None, seed: int
+    ) -> None:
+        """cells: (levels, S), which states to observe at which levels."""
         if samples is not None:
             check_integer("samples", samples, 1)
         if not mdp.emission.has_noise:
             samples = 1
         if samples is None:
             samples = min(max(30_000 // ((mdp.horizon + 1) * mdp.n_states), 100), 1000)
-        self.mdp, self.samples, self._seed = mdp, samples, seed
+        self.mdp, self.samples, self._cells, self._seed = mdp, samples, cells, seed
         at_once = max(NUMBERS // (mdp.n_states * samples * mdp.emission.dim), 1)
-        self._parts = [range(h, min(h + at_once, levels)) for h in range(0, levels, at_once)]
-        self._kept: dict[range, Observations] = {}
+        starts = range(0, len(cells), at_once)
+        self._parts = [range(h, min(h + at_once, len(cells))) for h in starts]
+        self._kept: dict[range, _Part] = {}
 
-    def parts(self, *, keep: bool) -> Iterator[Observations]:
+    def parts(self, *, keep: bool) -> Iterator[_Part]:
         """Yield all observations. keep: whether they will be needed again."""
         for part in self._parts:
             seen = self._kept.get(part) or self._draw(part)
             if keep:
                 self._kept[part] = seen
-            yield seen
+            if len(seen.x):
+                yield seen
 
-    def _draw(self, part: range) -> Observations:
-        S, n = self.mdp.n_states, self.samples
+    def _draw(self, part: range) -> _Part:
+        n, cells = self.samples, self._cells[part.start : part.stop]
+        levels, states = np.nonzero(cells)
         above = rng.children(streams.sampling_root(self._seed), part.start, len(part))
-        cells = np.concatenate([rng.children(key, 0, S) for key in above])
-        keys = fill_keys(cells, np.zeros(len(cells), np.int64), np.full(len(cells), n))
-        levels = np.repeat(np.asarray(part), S * n)
-        states = np.tile(np.repeat(np.arange(S), n), len(part))
-        return Observations(levels, observe(self.mdp.emission, levels, states, keys))
+        below = np.stack([rng.children(key, 0, self.mdp.n_states) for key in above])[cells]
+        keys = fill_keys(below, np.zeros(len(below), np.int64), np.full(len(below), n))
+        of_rows = np.repeat(levels + part.start, n), np.repeat(states, n)
+        return _Part(*of_rows, observe(self.mdp.emission, *of_rows, keys))
+
+
+class _Part(NamedTuple):
+    """Observations, `samples` of each state in a row."""
+
+    levels: NDArray[np.int64]  # (m,)
+    states: NDArray[np.int64]  # (m,)
+    x: NDArray[Any]  # (m, d)
 
 
 def _count(fresh: _Fresh, decode: Decode, *, keep: bool = False) -> _Labels:
-    """Decode fresh observations of all states at each level, and count the labels."""
-    S, n, columns = fresh.mdp.n_states, fresh.samples, []
+    """Decode fresh observations, and count the labels of each state at each level."""
+    n, columns = fresh.samples, [np.empty((4, 0), np.int64)]
     for seen in fresh.parts(keep=keep):
         labels = np.asarray(decode(seen.levels, seen.x), np.int64).ravel()
         if labels.min() < 0:
@@ -125,8 +137,8 @@ def _count(fresh: _Fresh, decode: Decode, *, keep: bool = False) -> _Labels:
             counts = counts[found]
         else:
             found, counts = np.unique(numbers, return_counts=True)
-        cell = found // K
-        columns.append([seen.levels[0] + cell // S, cell % S, found % K, counts])
+        first = found // K * n  # row of the cell
+        columns.append(np.stack([seen.levels[first], seen.states[first], found % K, counts]))
     levels, states, labels, counts = np.concatenate(columns, axis=1)
     return _Labels(levels, states, labels, counts, n)
 
@@ -154,7 +166,7 @@ def _earlier(seen: _Labels, policy: Policy) -> _Labels:
 
 
 def _value(mdp: BlockMDP, policy: Policy, count: Callable[[Policy], _Labels]) -> float:
-    """Compute the value of a policy, given the labels of observations of all states."""
+    """Compute the value of a policy, given the labels of observations of states with a choice."""
     S, A = mdp.n_states, mdp.n_actions
     if policy.pi.shape[::2] != (mdp.horizon, A):
         H, _, actions = policy.pi.shape
@@ -169,7 +181,9 @@ def _value(mdp: BlockMDP, policy: Policy, count: Callable[[Policy], _Labels]) ->
     actions = policy.actions(seen.labels, seen.levels)
     cells = (seen.levels * S + seen.states) * A + actions
     shares = np.bincount(cells, seen.counts, mdp.horizon * S * A) / seen.samples
-    return mdp.value(shares.reshape(mdp.horizon, S, A))
+    shares = shares.reshape(mdp.horizon, S, A)
+    shares[~mdp.has_choice, 0] = 1.0
+    return mdp.value(shares)
 
 
 def solved_from(
@@ -264,7 +278,7 @@ def _values(
     mdp: BlockMDP, policies: Sequence[Policy], samples: int | None, seed: int
 ) -> Iterator[float]:
     """Yield the value of each policy, all on the same observations."""
-    fresh = _Fresh(mdp, mdp.horizon, samples, seed)
+    fresh = _Fresh(mdp, mdp.has_choice, samples, seed)
     count = cache(partial(_seen, fresh, keep=True))
     largest: dict[Hashable, Policy] = {}  # one policy for each decoder, for tables the largest
     for policy in sorted(policies, key=_n_rows):
@@ -365,7 +379,7 @@ def confusion(
     >>> confusion(m, agent.decoder_).shape[:2]
     (6, 3)
     """
-    fresh = _Fresh(mdp, mdp.horizon + 1, samples, seed)
+    fresh = _Fresh(mdp, np.ones((mdp.horizon + 1, mdp.n_states), np.bool_), samples, seed)
     seen = _count(fresh, decoder.decode)
     if seen.labels.max() >= decoder.n_labels:
         raise ValueError(

@@ -68,7 +68,7 @@ def test_more_clusters_than_different_points_leave_some_empty():
 def test_empty_clusters_take_the_farthest_points():
     x = np.concatenate([np.zeros((8, 1)), [[5.0], [9.0]]])
     start = np.array([[0.0], [100.0], [200.0]])
-    found = _kmeans.lloyd(x, start, 300, 0.0)
+    found = _kmeans.lloyd(x, x.T.copy(), start, 300, 0.0)
     assert sorted(found.centres.ravel()) == [0.0, 5.0, 9.0]
     assert found.inertia == 0.0
 
@@ -82,7 +82,7 @@ def test_bounds_of_distances_change_nothing(name):
         labels = distances(x, C).argmin(axis=1)
         C = np.array([x[labels == k].mean(axis=0) for k in range(K)])
         n_iter += 1
-    found = _kmeans.lloyd(x, start, 300, 0.0)
+    found = _kmeans.lloyd(x, x.T.copy(), start, 300, 0.0)
     assert found.labels.tolist() == labels.tolist()
     assert found.n_iter == n_iter > 1
     assert found.centres == pytest.approx(C, abs=1e-12)
@@ -119,11 +119,11 @@ def test_starts_follow_the_law_of_kmeans_plus_plus():
 def test_clusters_are_the_same_without_the_compiler(monkeypatch):
     x, K = DRAW.normal(size=(25, 3)), 4
     start = np.array([[0.0, 0, 0], [50, 50, 50], [1, 1, 1]])
-    compiled = fit(x, K, n_init=3), _kmeans.lloyd(x, start.copy(), 300, 0.0)
+    compiled = fit(x, K, n_init=3), _kmeans.lloyd(x, x.T.copy(), start.copy(), 300, 0.0)
     for name, function in vars(_kmeans).items():
         if is_compiled(function):
             monkeypatch.setattr(_kmeans, name, interpreted(function))
-    plain = fit(x, K, n_init=3), _kmeans.lloyd(x, start.copy(), 300, 0.0)
+    plain = fit(x, K, n_init=3), _kmeans.lloyd(x, x.T.copy(), start.copy(), 300, 0.0)
     for one, other in zip(compiled, plain):
         assert one.labels.tolist() == other.labels.tolist()
         assert one.centres.tobytes() == other.centres.tobytes()

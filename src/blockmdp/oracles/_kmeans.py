@@ -70,7 +70,7 @@ def best_start(x, n_init, max_iter, tol, key, centres, labels):
     best, n_iter = np.inf, 0
     for start in range(n_init):
         C = seeds(columns, len(centres), np.uint64(child(key, start)))
-        found = lloyd(x, C, max_iter, tol * variance)
+        found = lloyd(x, columns, C, max_iter, tol * variance)
         if found.inertia < best:
             best, n_iter = found.inertia, found.n_iter
             centres[:] = found.centres
@@ -131,20 +131,18 @@ def distances(columns, c, out):
 
 
 @jit
-def lloyd(x, C, max_iter, tol):
-    """Move the centres C (K, d) to the means of their points, again and again."""
-    n, d = x.shape
+def lloyd(x, columns, C, max_iter, tol):
+    """Move the centres C (K, d) to the means of their points, again and again.
+
+    x: (n, d) points. columns: (d, n), the same.
+    """
+    d = x.shape[1]
     K = len(C)
     moves = np.zeros(K)
-    now = Partition(
-        np.zeros(n, np.int64), np.full(n, np.inf), np.zeros((K, n)), np.zeros((K, d)), np.zeros(K)
-    )
-    for i in range(n):  # all points begin in the first cluster
-        put(x, i, 0, 1.0, now)
-    now.lower[0, :] = np.inf
+    now = nearest(x, columns, C)
     n_iter = 0
     moved = np.inf
-    while (assign(x, C, moves, now) or n_iter == 0) and n_iter < max_iter and moved > tol:
+    while (n_iter == 0 or assign(x, C, moves, now)) and n_iter < max_iter and moved > tol:
         fill_empty(x, C, now)
         n_iter += 1
         moved = 0.0
@@ -158,9 +156,38 @@ def lloyd(x, C, max_iter, tol):
             moves[k] = math.sqrt(square)
             moved += square
     inertia = 0.0
-    for i in range(n):
+    for i in range(len(x)):
         inertia += square_distance(x, i, C, now.labels[i])
     return Clusters(C, now.labels, inertia, n_iter)
+
+
+@jit
+def nearest(x, columns, C):
+    """Return the `Partition` of points by their nearest centre, the first of several; see `lloyd`.
+
+    No distance can be left out here, so they are computed column by column, like those in `seeds`.
+    """
+    n, d = x.shape
+    K = len(C)
+    now = Partition(
+        np.zeros(n, np.int64), np.empty(n), np.empty((K, n)), np.zeros((K, d)), np.zeros(K)
+    )
+    for k in range(K):
+        distances(columns, C[k], now.lower[k])
+        for i in range(n):
+            now.lower[k, i] = math.sqrt(now.lower[k, i])
+            if k == 0 or now.lower[k, i] < now.upper[i]:
+                now.upper[i] = now.lower[k, i]
+                now.labels[i] = k
+    for i in range(n):  # all points begin in the first cluster
+        put(x, i, 0, 1.0, now)
+    for i in range(n):
+        k = now.labels[i]
+        now.lower[k, i] = np.inf
+        if k > 0:
+            put(x, i, 0, -1.0, now)
+            put(x, i, k, 1.0, now)
+    return now
 
 
 @jit

@@ -498,10 +498,7 @@ def ward_tree(x):
     It follows chains of nearest neighbours (Müllner 2011).
     """
     n = len(x)
-    distance = np.empty((n, n))
-    for i in range(n):
-        for j in range(i + 1):
-            distance[i, j] = distance[j, i] = math.sqrt(square_distance(x, i, j))
+    distance = distances(x)
     sizes = np.ones(n, np.int64)
     pairs = np.empty((n - 1, 2), np.int64)  # of rows that stand for their labels
     height = np.empty(n - 1)
@@ -555,20 +552,33 @@ def ward_tree(x):
     return tree
 
 
-@inlined
-def square_distance(x, i, j):
-    """Return the squared distance of two rows; four sums side by side, as in `dot`."""
-    d = x.shape[1]
+@jit
+def distances(x):
+    """Return the distances (n, n) of all pairs of rows x (n, d).
+
+    The squares of a pair are added in four sums, as in `dot`, and those of all pairs of a row
+    together, so that they are vectorised.
+    """
+    n, d = x.shape
     whole = d - d % 4
-    a = b = c = e = 0.0
-    for k in range(0, whole, 4):
-        a += (np.float64(x[i, k]) - x[j, k]) ** 2
-        b += (np.float64(x[i, k + 1]) - x[j, k + 1]) ** 2
-        c += (np.float64(x[i, k + 2]) - x[j, k + 2]) ** 2
-        e += (np.float64(x[i, k + 3]) - x[j, k + 3]) ** 2
-    for k in range(whole, d):
-        a += (np.float64(x[i, k]) - x[j, k]) ** 2
-    return (a + b) + (c + e)
+    columns = np.empty((d, n))
+    for i in range(n):
+        for k in range(d):
+            columns[k, i] = x[i, k]
+    distance = np.empty((n, n))
+    sums = np.empty((4, n))
+    for i in range(n):
+        sums[:, : i + 1] = 0.0
+        for k in range(d):
+            own = columns[k, i]
+            column = columns[k]
+            total = sums[k % 4 if k < whole else 0]
+            for j in range(i + 1):
+                total[j] += (own - column[j]) * (own - column[j])
+        for j in range(i + 1):
+            square = (sums[0, j] + sums[1, j]) + (sums[2, j] + sums[3, j])
+            distance[i, j] = distance[j, i] = math.sqrt(square)
+    return distance
 
 
 @jit

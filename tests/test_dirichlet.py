@@ -357,7 +357,7 @@ def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch
 
 
 @pytest.mark.parametrize("bits", [False, True])
-def test_quiet_mixtures_are_reconsidered_in_the_loop_as_in_python(bits, monkeypatch):
+def test_quiet_mixtures_are_reconsidered_by_a_loop_as_in_python(bits, monkeypatch):
     batches = [gaussians(seed, n=60, d=6)[0] for seed in range(3)]
     batches = [(x > 0).astype(float) if bits else x for x in batches]
 
@@ -372,20 +372,47 @@ def test_quiet_mixtures_are_reconsidered_in_the_loop_as_in_python(bits, monkeypa
 
     for module in (_bank, _search, dirichlet):
         interpret(monkeypatch, module)
-    done, reconsider = [], _bank.reconsider
+    done, reconsider = [], dirichlet.reconsider
 
     def noted(*args):
         done.append(reconsider(*args))
         return done[-1]
 
-    monkeypatch.setattr(_bank, "reconsider", noted)
+    monkeypatch.setattr(dirichlet, "reconsider", noted)
     in_loop = learn()
     assert True in done
     assert False in done
-    monkeypatch.setattr(_bank, "reconsider", lambda *args: False)
+    monkeypatch.setattr(dirichlet, "reconsider", lambda *args: False)
     for one, other in zip(in_loop, learn()):
         assert one[:2] == other[:2]
         assert one[2] == pytest.approx(other[2], rel=1e-9)
+
+
+def test_raising_max_labels_takes_effect_at_once():
+    draw = np.random.default_rng(0)
+    means = 6 * draw.normal(size=(4, 128))
+    z = np.r_[draw.integers(0, 2, 40), draw.integers(0, 4, 5)]
+    x = means[z] + draw.normal(size=(45, 128))
+    mixture = DirichletMixture(max_labels=2).partial_fit(x[:40])
+    mixture.set_params(max_labels=500)
+    for row in x[40:]:
+        mixture.partial_fit(row[None])
+    assert mixture.n_labels_ > 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 64, 65])
+def test_equal_numbers_stay_in_order(n):
+    numbers = np.random.default_rng(n).integers(0, 5, n).astype(float)
+    expected = np.argsort(numbers, kind="stable").tolist()
+    assert _search.stable_order(numbers).tolist() == expected
+    assert interpreted(_search.stable_order)(numbers).tolist() == expected
+
+
+def test_rows_have_no_more_room_than_the_memory():
+    mixtures = [DirichletMixture(memory=100) for _ in range(3)]
+    bank = dirichlet.MixtureBank(mixtures, 10**6)
+    bank.learn(np.array([0, 1, 2]), np.random.default_rng(0).normal(size=(3, 8)))
+    assert bank.state.raw.shape == (3, 100, 8)
 
 
 def interpret(monkeypatch, module):

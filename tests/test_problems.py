@@ -657,16 +657,20 @@ def test_labels_that_a_decoder_does_not_have_are_refused() -> None:
     class Odd:
         n_labels = 2
 
-        def __init__(self, label: int) -> None:
-            self.label = label
+        def __init__(self, label: float, each: int = 1) -> None:
+            self.label, self.each = label, each
 
         def decode(self, levels: np.ndarray, x: np.ndarray) -> np.ndarray:
-            return np.full((len(x), 1), self.label)
+            return np.full((len(x), self.each), self.label)
 
     m = lock_bernoulli(4)
     assert (measures.confusion(m, Odd(1))[:, :, 1] == 1.0).all()
-    with pytest.raises(ValueError, match="at least 0, got -1"):
-        measures.confusion(m, Odd(-1))
+    assert (measures.confusion(m, Odd(1.0))[:, :, 1] == 1.0).all()
+    for wrong in (-1, 0.5):
+        with pytest.raises(ValueError, match=rf"whole numbers >= 0, got {wrong}"):
+            measures.confusion(m, Odd(wrong))
+    with pytest.raises(ValueError, match=r"gave 3000 labels for 1500 observations"):
+        measures.confusion(m, Odd(1, each=2), samples=100)
     with pytest.raises(ValueError, match="n_labels = 2 gave the label 2"):
         measures.confusion(m, Odd(2))
 

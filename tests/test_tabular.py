@@ -348,7 +348,8 @@ def test_a_policy_acts_on_observations_of_many_levels_as_on_each():
     x = np.array([m.sample(h, 0, 1)[0] for h in levels])
     for method in (policy.act, policy.decode):
         assert method(x, levels).tolist() == [method(row, h) for row, h in zip(x, levels)]
-        assert method(x, levels.astype(np.uint64)).tolist() == method(x, levels).tolist()
+        for same in (levels.astype(np.uint64), levels.tolist()):
+            assert method(x, same).tolist() == method(x, levels).tolist()
     with pytest.raises(ValueError, match="one level for each of 5 observations, got 2"):
         policy.act(x, levels[:2])
     with pytest.raises(ValueError, match="level must be from 0 to 3, got 4"):

@@ -102,8 +102,9 @@ class _Writer:
     def _first(self, value: Any) -> dict[str, Any]:
         name = _name(type(value))
         if isinstance(value, tuple):
-            value = value.trimmed() if hasattr(value, "trimmed") else value
-            return {"record": name, "values": [self.node(each) for each in value]}
+            trimmed = getattr(value, "trimmed", None)
+            fields = trimmed() if callable(trimmed) else value
+            return {"record": name, "values": [self.node(each) for each in fields]}
         if isinstance(value, dict):
             return {"dict": [[self.node(k), self.node(v)] for k, v in value.items()]}
         if isinstance(value, np.ndarray):

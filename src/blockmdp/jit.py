@@ -57,13 +57,25 @@ def _compile(
     """Compile a function; with numba disabled, return it uncompiled."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return _keys_wrap_around(function)
-    compiled: Any = numba.njit(error_model="numpy", **options)(function)
+    options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(**options)(function)
     try:
+        _compile_once_for_all_constants(compiled)
         if cache:
             _cache(compiled)
     except (AttributeError, RuntimeError):  # no directory to write to, or another numba
         pass
     return cast(Callable[..., Any], compiled)
+
+
+def _compile_once_for_all_constants(compiled: Any) -> None:
+    """Give a constant the type of any other number; numba would compile a loop for each."""
+    template_for, plain = compiled.get_call_template, cast(Any, numba.types.unliteral)
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        return template_for(tuple(map(plain, args)), {name: plain(kws[name]) for name in kws})
+
+    compiled.get_call_template = get_call_template
 
 
 def _cache(compiled: Any) -> None:

@@ -126,9 +126,13 @@ def _count(fresh: _Fresh, decode: Decode, *, keep: bool = False) -> _Labels:
     """Decode fresh observations, and count the labels of each state at each level."""
     n, columns = fresh.samples, [np.empty((4, 0), np.int64)]
     for seen in fresh.parts(keep=keep):
-        labels = np.asarray(decode(seen.levels, seen.x), np.int64).ravel()
-        if labels.min() < 0:
-            raise ValueError(f"the labels of a decoder must be at least 0, got {labels.min()}")
+        given = np.asarray(decode(seen.levels, seen.x))
+        labels = given.ravel().astype(np.int64)
+        if len(labels) != len(seen.x):
+            raise ValueError(f"a decoder gave {len(labels)} labels for {len(seen.x)} observations")
+        if labels.min() < 0 or (labels != given.ravel()).any():
+            wrong = given.ravel()[(labels < 0) | (labels != given.ravel())][0]
+            raise ValueError(f"the labels of a decoder must be whole numbers >= 0, got {wrong}")
         cells, K = np.arange(len(labels)) // n, int(labels.max()) + 1
         numbers = cells * K + labels  # of a level, a state and a label
         if len(numbers) >= K * (cells[-1] + 1):

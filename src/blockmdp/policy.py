@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import saving
 from blockmdp.checks import check_finite, check_integer
@@ -54,7 +54,7 @@ class Policy:
         """Number of actions in an episode, H."""
         return int(self.pi.shape[0])
 
-    def decode(self, x: Any, level: int | NDArray[np.int64]) -> Any:
+    def decode(self, x: Any, level: int | ArrayLike) -> Any:
         """Label observations.
 
         Parameters
@@ -62,7 +62,7 @@ class Policy:
         x : array-like
             One observation, or n of them stacked along the first axis. If the policy has no
             decoder, the latent states themselves.
-        level : int or ndarray of shape (n,)
+        level : int or array-like of shape (n,)
             Level at which they were made, from 0 to H; of all of them, or of each.
 
         Returns
@@ -70,7 +70,7 @@ class Policy:
         int or ndarray of shape (n,)
             One label for one observation, n labels for n.
         """
-        level = self._level(level, self.horizon)
+        levels = self._level(level, self.horizon)
         x = np.asarray(x)
         check_finite(x)
         shape = () if self.decoder is None else self.observation_shape
@@ -78,18 +78,18 @@ class Policy:
         if not one and shape is not None and (x.ndim == 0 or x.shape[1:] != shape):
             raise ValueError(_shape_message(x.shape, shape))
         rows = x[None] if one else x
-        if np.size(level) not in (1, len(rows)):
-            n = np.size(level)
+        if np.size(levels) not in (1, len(rows)):
+            n = np.size(levels)
             raise ValueError(f"give one level for each of {len(rows)} observations, got {n}")
         labels: NDArray[Any]
         if self.decoder is None:
             labels = _latent_states(rows)
         else:
-            levels = np.broadcast_to(np.asarray(level, np.int64), len(rows))
+            levels = np.broadcast_to(np.asarray(levels, np.int64), len(rows))
             labels = self.decoder.decode(levels, rows)
         return int(labels[0]) if one else labels
 
-    def act(self, x: Any, level: int | NDArray[np.int64]) -> Any:
+    def act(self, x: Any, level: int | ArrayLike) -> Any:
         """Choose an action: the most probable one, the first of several.
 
         A label that the table does not know gets action 0.
@@ -98,7 +98,7 @@ class Policy:
         ----------
         x : array-like
             One observation, or n of them; see `decode`.
-        level : int or ndarray of shape (n,)
+        level : int or array-like of shape (n,)
             Level at which they were made, from 0 to H - 1; of all of them, or of each.
 
         Returns
@@ -106,8 +106,8 @@ class Policy:
         int or ndarray of shape (n,)
             One action for one observation, n actions for n.
         """
-        level = self._level(level, self.horizon - 1)
-        actions = self.actions(np.asarray(self.decode(x, level)), level)
+        levels = self._level(level, self.horizon - 1)
+        actions = self.actions(np.asarray(self.decode(x, levels)), levels)
         return int(actions) if actions.ndim == 0 else actions
 
     def actions(self, labels: NDArray[Any], level: int | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -146,10 +146,11 @@ class Policy:
 
     def _level(self, level: Any, last: int) -> Any:
         """Return levels, checked to be from 0 to `last`."""
-        if isinstance(level, np.ndarray) and level.ndim == 1 and level.dtype.kind in "ui":
-            for extreme in (level.min(initial=0), level.max(initial=0)):
+        levels = np.asarray(level)
+        if levels.ndim == 1 and levels.dtype.kind in "ui":
+            for extreme in (levels.min(initial=0), levels.max(initial=0)):
                 self._level(int(extreme), last)
-            return level
+            return levels
         level = check_integer("level", level)
         if level > last:
             end = " (level H is the end of an episode)" if level == self.horizon else ""

@@ -33,6 +33,7 @@ from blockmdp.oracles._search import (
     note_labels,
     search,
     split,
+    stable_order,
 )
 from blockmdp.oracles.scores import BankScores, shape
 
@@ -51,7 +52,6 @@ __all__ = [
     "note_labels_of",
     "only",
     "search_labels",
-    "split_label",
     "update_scores",
     "with_room",
 ]
@@ -110,7 +110,7 @@ class Bank(NamedTuple):
         """Return a bank whose x is an array of its own."""
         if self.x is not self.raw:
             return self
-        x, most = np.zeros_like(self.raw), int(self.n.max())
+        x, most = np.zeros(self.raw.shape, self.raw.dtype), int(self.n.max())
         x[:, :most] = self.raw[:, :most]
         return self._replace(x=x)
 
@@ -119,7 +119,7 @@ def new_bank(G: int, d: int, rows: int) -> Bank:
     """Return room for G mixtures of observations with d coordinates, and for `rows` of each, unless
     that is very much.
     """
-    K, C = 2, max(min(rows, MOST_ROOM // (G * d)), 16)
+    K, C = 2, max(min(rows, MOST_ROOM // (G * (d + 2))), 16)
 
     def zeros(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
         return np.zeros((G, *shape), dtype)
@@ -237,8 +237,8 @@ def model_of(bank, g):
 @jit
 def learn_rows(bank, groups, rows, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
-    has a new label, or should have one together with others, or its label can be split, or the
-    labels of its mixture are to be reconsidered, unless `reconsider` can do that here.
+    has a new label, or should have one together with others, or its label or all labels of its
+    mixture are to be reconsidered.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
     moved: (DOUBTS,), overwritten with the rows that should have a new label.
@@ -278,36 +278,38 @@ def learn_rows(bank, groups, rows, first, moved):
         if is_doubtful:
             bank.doubtful[g, bank.doubts[g] % DOUBTS] = n
             bank.doubts[g] += 1
-            candidates = np.sort(bank.doubtful[g, : min(bank.doubts[g], DOUBTS)])
+            candidates = bank.doubtful[g, : min(bank.doubts[g], DOUBTS)]
+            candidates = candidates[stable_order(candidates)]
             x = bank.x[g, : n + 1]
             size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
-        if is_new or size > 0:
+        is_due = n + 1 >= bank.due[g] or bank.counts[g, label] >= bank.split_at[g, label]
+        if is_new or size > 0 or is_due:
             return i + 1, is_new, size, True
-        if n + 1 >= bank.due[g]:
-            if not reconsider(bank, g):
-                return i + 1, False, 0, True
-        elif bank.counts[g, label] >= bank.split_at[g, label]:
-            x, z = bank.x[g, : n + 1], bank.z[g, : n + 1]
-            model = model_of(bank, g)
-            score = evidence(model, clusters, bank.square[g])
-            if may_split(model, x, z, bank.square[g], clusters, label, score):
-                return i + 1, False, 0, True
-            bank.split_at[g, label] = later(bank.counts[g, label])
     return m, False, 0, False
 
 
 @jit
 def reconsider(bank, g):
-    """Reconsider the labels of a mixture, if it has few rows and there is nothing to find.
+    """Reconsider the labels of a mixture if that is due, or the last one if it has grown.
 
-    Returns whether that is done. If not, nothing has changed, and Python has to do it.
+    Returns whether nothing is to be changed, and takes note of that. Otherwise Python has to do it,
+    and nothing has changed. It is no part of `learn_rows`, which would take twice as long to
+    compile.
     """
+    return are_stable(bank, g) if bank.n[g] >= bank.due[g] else is_whole(bank, g)
+
+
+@template
+def are_stable(bank, g):
+    """Return whether a mixture has few rows, and there is nothing to find in them."""
     n, K, d = bank.n[g], bank.room[g], bank.x.shape[2]
     bits = bank.bits[g]
     is_shaped = bank.due[g] == 0 or bank.scores.has_T[g] or n >= MIN_DEGREES * d
     if n > FEW or (not bits and (is_shaped or bank.scores.low[g].max() > -np.inf)):
         return False
     clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+    if is_full(clusters.counts, bank.most[g]):
+        return False
     decides = n >= max(2 * bank.limited[g], MIN_CELL_ROWS) and not bits
     if decides and are_many(np.count_nonzero(clusters.counts), n):
         return False
@@ -317,8 +319,8 @@ def reconsider(bank, g):
         dim = noise_dimensions(x, z, clusters)
         if abs(dim - bank.dim[g]) >= NEW_DIMENSIONS * bank.dim[g]:
             return False
-    given = x, z, bank.square[g], clusters, bank.most[g]
-    done, model = finds_nothing(model_of(bank, g), *given)
+    model, most = model_of(bank, g), bank.most[g]
+    done, model = finds_nothing(model, x, z, bank.square[g], clusters, most)
     if not done:
         return False
     take_over(bank, g, K, model)
@@ -328,6 +330,20 @@ def reconsider(bank, g):
         bank.limited[g] = n
     for k in range(K):
         bank.split_at[g, k] = later(bank.counts[g, k]) if bank.counts[g, k] > 0 else 0
+    return True
+
+
+@template
+def is_whole(bank, g):
+    """Return whether it is certain that the last label of a mixture cannot be split."""
+    n, K = bank.n[g], bank.room[g]
+    x, z, square = bank.x[g, :n], bank.z[g, :n], bank.square[g]
+    clusters, model = Clusters(bank.counts[g, :K], bank.sums[g, :K]), model_of(bank, g)
+    k = z[n - 1]
+    score = evidence(model, clusters, square)
+    if may_split(model, x, z, square, clusters, k, score):
+        return False
+    bank.split_at[g, k] = later(bank.counts[g, k])
     return True
 
 
@@ -360,34 +376,28 @@ def note_labels_of(bank, g):
 
 
 @jit
-def search_labels(bank, g, steps, is_swept):
-    """Search for more probable labels of one mixture; see `search`.
+def search_labels(bank, g, only, steps, is_swept):
+    """Search for more probable labels of one mixture; see `search`. Or split label `only`, unless
+    it is -1, if that makes the data more probable; see `split`.
 
     Returns the number of steps that are left, whether nothing was found in the last one, and
     whether there is not enough room for labels to go on.
     """
     x, square, labelling = bank.x[g, : bank.n[g]], bank.square[g], labelling_of(bank, g)
-    K, model = bank.room[g], model_of(bank, g)
-    given = model, x, square, labelling, K, bank.most[g], steps, is_swept
-    K, left, is_stuck, needs_room, model = search(*given)
-    take_over(bank, g, K, model)
-    return left, is_stuck, needs_room
-
-
-@jit
-def split_label(bank, g, k):
-    """Split label k of one mixture if that makes its data more probable; see `split`. Return
-    whether it does.
-    """
-    x, square, labelling = bank.x[g, : bank.n[g]], bank.square[g], labelling_of(bank, g)
-    K, model = bank.room[g], model_of(bank, g)
+    K, most, model = bank.room[g], bank.most[g], model_of(bank, g)
+    if only < 0:
+        K, steps, is_stuck, needs_room, model = search(
+            model, x, square, labelling, K, most, steps, is_swept
+        )
+        take_over(bank, g, K, model)
+        return steps, is_stuck, needs_room
     clusters = Clusters(labelling.counts[:K], labelling.sums[:K])
     score = evidence(model, clusters, square)
-    found, K, model = split(model, x, square, labelling, K, bank.most[g], k, score)
+    found, K, model = split(model, x, square, labelling, K, most, only, score)
     if found:
         take_over(bank, g, K, model)
-    bank.split_at[g, k] = later(bank.counts[g, k])
-    return found
+    bank.split_at[g, only] = later(bank.counts[g, only])
+    return 0, not found, False
 
 
 @jit

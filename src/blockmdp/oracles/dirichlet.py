@@ -29,8 +29,8 @@ from blockmdp.oracles._bank import (
     new_bank,
     note_labels_of,
     only,
+    reconsider,
     search_labels,
-    split_label,
     update_scores,
     with_room,
 )
@@ -594,7 +594,8 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         before = self._z.copy()
         self._bank.reserve(labels=min(len(self._clusters.counts) + 1, self._most))
-        if split_label(self._bank.state, self._g, k):
+        _, is_whole, _ = search_labels(self._bank.state, self._g, k, 0, False)
+        if not is_whole:
             self._moved(before)
 
     def _search(self, steps: int = -1) -> _Clustering:
@@ -603,7 +604,7 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         before, is_swept = self._z.copy(), False
         while True:
-            given = self._g, steps, is_swept
+            given = self._g, -1, steps, is_swept
             steps, is_stuck, is_full = search_labels(self._bank.state, *given)
             is_swept = True
             if is_full:
@@ -956,7 +957,8 @@ class MixtureBank:
     def begin(self, g: int, d: int) -> None:
         """Make mixture g forget everything."""
         if not any(self.has_begun):
-            self.state = new_bank(len(self.mixtures), d, self._rows)
+            limits = [self._rows if m.memory is None else m.memory for m in self.mixtures]
+            self.state = new_bank(len(self.mixtures), d, min(self._rows, max(limits)))
         self.has_begun[g] = True
         state = self.state
         vectors = (state.n, state.due, state.limited, state.doubts, state.outliers, state.square)
@@ -1194,8 +1196,9 @@ class MixtureBank:
         while True:
             if last.stopped:
                 g = int(groups[last.rows - 1])
-                self.mixtures[g]._attend(last.is_new, last.moved)
-                touched.add(g)
+                if last.is_new or len(last.moved) or not reconsider(self.state, g):
+                    self.mixtures[g]._attend(last.is_new, last.moved)
+                    touched.add(g)
             if last.rows == len(rows):
                 return touched
             i, is_new, size, stopped = learn_rows(self.state, groups, rows, last.rows, moved)

@@ -8,8 +8,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 
+import numba
+import numpy as np
 import pytest
 from helpers import python
 
@@ -199,6 +203,7 @@ def test_a_long_fit_shows_a_bar_in_a_terminal(monkeypatch):
     assert "OnlineURL" in text
     assert re.search(r"\d+ trajectories, mean return \d\.\d{3}, \d+ labels", text)
     assert (shown.returns_ == plain.returns_).all()  # looking changes nothing
+    assert "compiling" not in text
     monkeypatch.setattr(progress, "DELAY", 60.0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     bm.Tabular().fit(bm.lock_bernoulli(3), 150)
@@ -208,6 +213,20 @@ def test_a_long_fit_shows_a_bar_in_a_terminal(monkeypatch):
     for odd in (None, object(), closed):
         monkeypatch.setattr(sys, "stderr", odd)
         bm.Tabular().fit(bm.lock_bernoulli(3), 5)
+
+
+def test_the_bar_says_that_a_loop_is_compiled(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.001)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    simulator = SimpleNamespace(run=None, episodes=0, labels=0)
+    with progress.FitProgress(simulator, "URL") as bar:
+        while not sys.stderr.getvalue():
+            time.sleep(0.01)
+        assert numba.njit(lambda x: np.sort(x + 1))(np.arange(3.0)).tolist() == [1, 2, 3]
+    assert "compiling for the first time" in sys.stderr.getvalue()
+    assert bar._compiling.depth == 0
 
 
 def test_who_looks_at_results_waits_for_no_compiler(tmp_path):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import ExitStack
 from multiprocessing import parent_process
+from typing import Any
+
+from numba.core import event
 
 from blockmdp.checks import is_terminal
 from blockmdp.simulators import Simulator
@@ -30,10 +34,12 @@ class FitProgress:
         self._simulator, self._name = simulator, name
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._compiling, self._exit = _Compiling(), ExitStack()
 
     def __enter__(self) -> FitProgress:
         alone = threading.current_thread() is threading.main_thread() and not parent_process()
         if alone and is_terminal(sys.stderr):
+            self._exit.enter_context(event.install_listener("numba:compile", self._compiling))
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
         return self
@@ -42,6 +48,7 @@ class FitProgress:
         if self._thread is not None:
             self._ended.set()
             self._thread.join()
+        self._exit.close()
 
     def _watch(self) -> None:
         if self._ended.wait(DELAY):
@@ -66,7 +73,21 @@ class FitProgress:
                     words += f", mean return {run.returns[max(k - RECENT, 0) : k].mean():.3f}"
                 if self._simulator.labels:
                     words += f", {self._simulator.labels} labels"
+                if self._compiling.depth:
+                    words = "compiling for the first time"
                 total = None if run is None else len(run.returns)
                 bars.update(task, total=total, completed=k, words=words)
                 if self._ended.wait(EVERY):
                     return
+
+
+class _Compiling(event.Listener):
+    """Notices when numba compiles."""
+
+    depth = 0  # functions that are being compiled, each for the one before
+
+    def on_start(self, event: Any) -> None:
+        self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1

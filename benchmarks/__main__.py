@@ -336,12 +336,16 @@ def online(name: str, quick: bool) -> dict[str, Any]:
 
 
 def first_fits() -> dict[str, float]:
-    """Measure how many seconds the first fit of each learner takes longer than the second."""
+    """Measure how many seconds the first fit of each agent takes longer than the second."""
     extra = {}
     for on in ("latent", "observation"):
         for learner in LEARNERS:
             first, second = (seconds(fit, learner, on, 5, 100, 0) for _ in range(2))
             extra[f"{learner}-{PAPER_NAME[on]}"] = first - second
+    problem = bm.lock_bernoulli(5, seed=0)
+    for agent in (bm.OnlineURL(), bm.URL(), bm.PCID()):
+        first, second = (seconds(agent.fit, problem, 300) for _ in range(2))
+        extra[type(agent).__name__] = first - second
     return extra
 
 

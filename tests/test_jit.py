@@ -264,6 +264,19 @@ for name, call in calls.items():
 
 
 # --- interpreted functions ------------------------------------------------------------------------
+def test_a_loop_is_compiled_once_for_all_constants():
+    @jit.jit
+    def twice(x):
+        return 2 * x
+
+    @jit.jit
+    def outer(n):
+        return twice(0) + twice(1) + twice(n)
+
+    assert outer(3) == 8
+    assert len(twice.signatures) == 1
+
+
 def test_keys_overflow_without_a_warning_in_interpreted_functions():
     keys = rng.children(rng.root(0), 0, 5)  # warnings are errors in all tests
     assert np.array_equal(interpreted(branches)(keys, 3), branches(keys, 3))

@@ -59,8 +59,8 @@ def _compile(
         return _keys_wrap_around(function)
     options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
+    _compile_once_for_all_constants(compiled)
     try:
-        _compile_once_for_all_constants(compiled)
         if cache:
             _cache(compiled)
     except (AttributeError, RuntimeError):  # no directory to write to, or another numba

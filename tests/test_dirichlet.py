@@ -415,6 +415,15 @@ def test_rows_have_no_more_room_than_the_memory():
     assert bank.state.raw.shape == (3, 100, 8)
 
 
+def test_room_for_rows_is_not_written_before_it_is_used(monkeypatch):
+    bank = _bank.new_bank(2, 8, 1000)
+    bank.raw[0, :3], bank.n[0] = 7.0, 3
+    monkeypatch.setattr(np, "zeros_like", None)  # it writes
+    own = bank.with_own_x()
+    assert own.x is not own.raw
+    assert np.array_equal(own.x, own.raw)
+
+
 def interpret(monkeypatch, module):
     """Replace all compiled functions of a module by the Python functions behind them."""
     for name, function in vars(module).items():

@@ -34,7 +34,7 @@ LIMIT = 120  # seconds of computing; a test that takes longer, and five times it
 LEARNERS = ["guarantees", "learners", "psrl", "tabular", "unchanged", "law", "engines", "theory"]
 LEARNERS += ["rotated", "pcid", "docstrings"]
 URL = ["fix_label", "url", "theory", "online", "own_oracles", "unchanged", "snapshots", "rotated"]
-URL += ["check_oracle", "black_box", "controlled", "pooling", "continuing"]
+URL += ["check_oracle", "black_box", "controlled", "pooling", "continuing", "docstrings"]
 PARTS = {
     "url": (0.25, URL),
     "pcid.py": (0.125, ["pcid", "unchanged", "pcid_panels", "plots", "continuing"]),

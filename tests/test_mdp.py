@@ -12,10 +12,11 @@ from helpers import key_that_draws
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blockmdp import measures, random_block_mdp, rng
+from blockmdp import mdp, measures, random_block_mdp, rng
 from blockmdp.dynamics import draw_successor, first_state, sample_reward
 from blockmdp.emissions import Emission, OneHotBernoulli, PerLevel
-from blockmdp.mdp import BlockMDP
+from blockmdp.jit import interpreted
+from blockmdp.mdp import BlockMDP, Successors
 
 exact = settings(deadline=None, max_examples=30)
 
@@ -119,7 +120,7 @@ def test_the_optimal_policy_is_deterministic_and_attains_the_optimal_value(m):
     assert set(np.unique(pi)) <= {0.0, 1.0}
     assert np.all(pi.sum(axis=2) == 1)
     assert close(brute_value(m, pi), m.optimal_value())
-    assert close(m.value(pi), m.optimal_value())
+    assert m.value(pi) == m.optimal_value()
 
 
 @exact
@@ -131,6 +132,28 @@ def test_value_and_occupancy_of_a_policy_are_sums_over_trajectories(m, data):
         assert close(m.value(pi), brute_value(m, pi))
         assert close(m.occupancy(pi), brute_occupancy(m, pi))
         assert close(m.occupancy(pi).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("levels", [1, 6])
+@pytest.mark.parametrize("lists", [False, True])
+def test_compiled_values_equal_interpreted_ones(levels, lists, monkeypatch):
+    g = np.random.default_rng(0)
+    P = g.integers(3, size=(levels, 4, 3, 4)) + np.array([1, 0, 0, 0])
+    P = P / P.sum(axis=-1, keepdims=True)
+    after = Successors(np.broadcast_to(np.arange(4), P.shape), P) if lists else P
+    rewards = g.normal(size=(levels, 4, 3, 4))
+    pi = g.dirichlet(np.ones(3), size=(6, 4))
+
+    def problem():
+        return BlockMDP(
+            np.full(4, 1 / 4), after, rewards, emission=OneHotBernoulli(4, 0), horizon=6
+        )
+
+    found = problem().value(pi), problem().optimal_values()
+    for loop in (mdp._values, mdp._optimal_values, mdp._mean_after):
+        monkeypatch.setattr(mdp, loop.__name__, interpreted(loop))
+    assert problem().value(pi) == found[0]
+    assert np.array_equal(problem().optimal_values(), found[1])
 
 
 @exact

@@ -41,8 +41,8 @@ def compiled_loss(x, y, net):
     theta = np.concatenate([part.ravel() for part in net])
     columns, targets = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     hidden, gradient = np.empty((len(net.b), len(x))), np.empty(len(theta))
-    none = np.empty((0, len(x)))
-    found = _network.loss_and_gradient(columns, targets, theta, ALPHA, hidden, gradient, none)
+    points = _network.Points(x, columns, targets, np.empty((0, len(x))))
+    found = _network.loss_and_gradient(points, theta, ALPHA, hidden, gradient)
     return found, gradient
 
 

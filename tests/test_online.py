@@ -202,6 +202,8 @@ def test_episodes_learnt_at_once_are_read_as_one_by_one(pooled, oracle):
         assert f.k == 30
         assert np.array_equal(f.lengths, lengths)
         assert not f.labels[~made].any()
+        rows = [made.sum()] if pooled else made.sum(axis=0)
+        assert [each.sum() for each in f.counts()] == list(rows)
         found.append(f.labels)
     if isinstance(oracle, Halves):
         assert np.array_equal(found[0], found[1])

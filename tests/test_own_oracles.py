@@ -383,11 +383,14 @@ def test_unsettled_decoders_are_doubted_only_if_nothing_was_learnt():
 def test_late_labels_are_doubted_if_they_are_rare_and_nothing_was_learnt():
     nothing, much = np.zeros(400), np.repeat([0.0, 1.0], 200)
     rare, common = [np.array([900, 1, 1, 1])], [np.array([900, 50, 40, 3])]
+    a_third = [np.array([900, 50, 1])]
     late, early = refits(0, 310, 350), refits(0, 20, 50)
     (doubt,) = invented_labels(late, nothing, rare)
     assert "4 labels, of which 2 appeared in the last quarter" in doubt
-    for others in ((late, much, rare), (early, nothing, rare), (late, nothing, common)):
-        assert list(invented_labels(*others)) == []
+    others = [(late, much, rare), (early, nothing, rare)]
+    others += [(late, nothing, counts) for counts in (common, a_third)]
+    for each in others:
+        assert list(invented_labels(*each)) == []
 
 
 def test_the_defaults_are_not_doubted():

@@ -64,6 +64,17 @@ def test_two_levels_are_enough():
     assert not surely_alike(shifted(0.0, 1.0, levels=1))
 
 
+def test_half_of_the_pairs_of_levels_are_not_enough():
+    data = shifted(0.0, 1.0, levels=3)
+    x = data.x.copy()
+    x[data.levels == 2, 1] += 0.3
+    assert not surely_alike(Observations(data.levels, x))
+    data = shifted(0.0, 1.0, levels=4)
+    x = data.x.copy()
+    x[data.levels == 3, 1] += 0.3
+    assert surely_alike(Observations(data.levels, x))
+
+
 def test_a_label_that_is_coarse_at_other_levels_proves_nothing(monkeypatch):
     data = shifted(0.3, 4.0, levels=12)
     clustered = np.isin(data.levels, (1, 6))  # here one state is visited, elsewhere two

@@ -153,6 +153,19 @@ def test_one_action_and_one_state_are_enough_for_the_constants():
     assert URL.constants(0.1, 0.1, horizon=1, n_states=1, batch=7).J == 3
 
 
+def test_the_label_error_is_half_at_most():
+    c = URL.constants(0.1, 0.1, 1, 1, delta_1=0.9999, batch=7)
+    assert c.min_count == pytest.approx(3 * 0.5 * 7 * -math.log(0.9999))
+
+
+def test_a_learner_that_shares_its_model_needs_one_decoder_for_all_levels():
+    learner = UCBVITheory(stationary=True)
+    for pool_levels in (False, "auto"):
+        with pytest.raises(ValueError, match=r"stationary=True, but .* set pool_levels=True"):
+            URL(learner=learner, pool_levels=pool_levels)
+    URL(learner=learner, pool_levels=True)
+
+
 def test_the_batch_size_comes_from_the_oracles_g():
     asked = []
 
@@ -1037,6 +1050,48 @@ def test_what_an_oracle_has_learnt_survives_the_data(counting, memory):
     agent.fit(bm.lock_gaussian(4, sigma=0.05, seed=1), 300, seed=1)
     assert [how for how, _ in counting.learnt].count("fit") == 5  # one for each level
     assert all(f.n_labels > 1 for f in agent.decoder_.fitted[1:])
+
+
+def fading():
+    """Three states that look different; after each step, half of the episodes end."""
+    P = np.zeros((4, 2, 4))
+    P[:3, :, 3] = 0.5
+    P[:3, :, :3] = 0.5 / 3
+    P[3, :, 3] = 1.0
+    emission = OneHotGaussian(4, 3, 0.1)
+    over = np.arange(4) == 3
+    return BlockMDP([1 / 3] * 3 + [0], P, 0.0, emission=emission, horizon=3, ends=over)
+
+
+class Noting(DirichletMixture):
+    """Notes the observations it learns from."""
+
+    def fit(self, X, y=None):
+        self.learnt = list(X[:, 0])
+        return super().fit(X)
+
+    def partial_fit(self, X, y=None):
+        self.learnt += list(X[:, 0])
+        return super().partial_fit(X)
+
+
+@pytest.mark.filterwarnings("ignore:the decoder")
+def test_each_level_learns_all_it_is_shown_once(monkeypatch):
+    shown, oracles, fit = {}, {}, TSR._fit
+
+    def spy(self, D, k):
+        fitted = fit(self, D, k)
+        for g, own in self.learning.items():
+            shown.setdefault(g, set()).update(D.x[D.levels == g, 0].tolist())
+            oracles[g] = own.oracle
+        return fitted
+
+    monkeypatch.setattr(TSR, "_fit", spy)
+    agent = URL(Noting(), batch=20, memory=120, pool_levels=False, retrain_every=5)
+    agent.fit(fading(), 200, seed=1)
+    for g in range(4):
+        assert sorted(oracles[g].learnt) == sorted(shown[g])
+    assert len(shown[0]) > 120 / 4
 
 
 def test_a_level_that_looks_the_same_for_long_keeps_its_labels():

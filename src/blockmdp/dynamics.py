@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from blockmdp.jit import index, inlined
 from blockmdp.rng import uniform
 
-__all__ = ["Dynamics", "draw_successor", "first_state", "is_end", "sample_reward", "successor"]
+__all__ = [
+    "Dynamics",
+    "at_level",
+    "draw_successor",
+    "first_state",
+    "is_end",
+    "sample_reward",
+    "successor",
+]
 
 Array = NDArray[np.float64]
 

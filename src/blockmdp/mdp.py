@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from blockmdp import rng, streams
 from blockmdp.checks import check_integer
-from blockmdp.dynamics import Dynamics
+from blockmdp.dynamics import Dynamics, at_level, successor
 from blockmdp.emissions import Emission
+from blockmdp.jit import inlined, jit
 
 __all__ = ["BlockMDP", "Successors"]
 
 Array = NDArray[np.float64]
+Lists = NDArray[np.int32] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,22 +291,12 @@ class BlockMDP:
             table = dense
         return np.broadcast_to(table, (*self._shape, self.n_states))
 
-    def _mean(self, h: int, V: Array) -> Array:
-        """Return the mean (S, A) of the next state's value V (S,), after a step at level h."""
-        states, P, *_ = self._tables
-        i = h if len(P) > 1 else 0
-        if states is None:
-            return np.asarray(P[i] @ V, np.float64)
-        return np.asarray(np.einsum("sak,sak->sa", P[i], np.append(V, 0.0)[states[i]]), np.float64)
-
     @cached_property
     def _optimum(self) -> tuple[Array, Array]:
         """V* (H + 1, S) and Q* (H, S, A), by dynamic programming from the last level backwards."""
-        V = np.zeros((self.horizon + 1, self.n_states))
-        Q = np.zeros(self._shape)
-        for h in reversed(range(self.horizon)):
-            Q[h] = self.expected_rewards[h] + self._mean(h, V[h + 1])
-            V[h] = Q[h].max(axis=1)
+        V, Q = np.zeros((self.horizon + 1, self.n_states)), np.zeros(self._shape)
+        states, P, *_ = self._tables
+        _optimal_values(P, states, self.expected_rewards, V, Q)
         return V, Q
 
     def optimal_value(self) -> float:
@@ -314,7 +307,7 @@ class BlockMDP:
         float
             Optimal value.
         """
-        return float(self.initial @ self._optimum[0][0])
+        return math.fsum(self.initial * self._optimum[0][0])
 
     def optimal_values(self) -> Array:
         """Return V*(h, s), the largest expected return from each state on.
@@ -360,11 +353,9 @@ class BlockMDP:
         float
             Value of the policy.
         """
-        pi = self._policy(pi)
-        V = np.zeros(self.n_states)
-        for h in reversed(range(self.horizon)):
-            V = np.einsum("sa,sa->s", pi[h], self.expected_rewards[h] + self._mean(h, V))
-        return float(self.initial @ V)
+        states, P, *_ = self._tables
+        V = _values(P, states, self.expected_rewards, self._policy(pi))
+        return math.fsum(self.initial * V)
 
     def occupancy(self, pi: ArrayLike) -> Array:
         """Return the distribution of the latent state at each level under a policy.
@@ -527,10 +518,56 @@ class _Tables(NamedTuple):
     are in increasing order; places that are not needed have state S and probability 0.
     """
 
-    states: NDArray[np.int32] | None  # (L, S, A, K)
+    states: Lists  # (L, S, A, K)
     P: Array  # (L, S, A, K), probabilities
     r: Array  # (L, S, A, K), rewards
     p: Array  # (L, S, A, K), probabilities of the rewards
+
+
+# --- compiled loops, whose sums have a fixed order: BLAS adds differently on other CPUs -----------
+@jit
+def _optimal_values(P: Array, states: Lists, rewards: Array, V: Array, Q: Array) -> None:
+    """Write V* to V (H + 1, S), whose last level is 0, and Q* to Q (H, S, A).
+
+    P, states: see `_Tables`. rewards: (H, S, A), mean rewards.
+    """
+    H, S, A = Q.shape
+    for h in range(H - 1, -1, -1):
+        for s in range(S):
+            V[h, s] = -np.inf
+            for a in range(A):
+                Q[h, s, a] = rewards[h, s, a] + _mean_after(P, states, h, s, a, V[h + 1])
+                V[h, s] = max(V[h, s], Q[h, s, a])
+
+
+@jit
+def _values(P: Array, states: Lists, rewards: Array, pi: Array) -> Array:
+    """Return the mean return (S,) of a policy pi (H, S, A) from each latent state on.
+
+    P, states, rewards: see `_optimal_values`.
+    """
+    H, S, A = pi.shape
+    V, now = np.zeros(S), np.zeros(S)
+    for h in range(H - 1, -1, -1):
+        for s in range(S):
+            now[s] = 0.0
+            for a in range(A):
+                if pi[h, s, a] > 0.0:
+                    q = rewards[h, s, a] + _mean_after(P, states, h, s, a, V)
+                    now[s] += pi[h, s, a] * q
+        V, now = now, V
+    return V
+
+
+@inlined
+def _mean_after(P: Array, states: Lists, h: int, s: int, a: int, V: Array) -> float:
+    """Return the mean value of the next state, given the values V (S,) of all."""
+    level = at_level(P, h)
+    total = 0.0
+    for i in range(P.shape[3]):
+        if P[level, s, a, i] > 0.0:  # places that are not needed have no state
+            total += P[level, s, a, i] * V[successor(states, h, s, a, i)]
+    return total
 
 
 def _rebuild(*arguments: Any) -> BlockMDP:

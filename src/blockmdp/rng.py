@@ -175,8 +175,10 @@ def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 _X, _F = _ziggurat()
-_SCALE = _X[:256] * 2.0**-52
+_SCALE = np.append(_X[:256], -_X[:256]) * 2.0**-52  # of positive numbers, and of negative ones
 _INSIDE = np.floor(2.0**52 * np.append(_X[1:256] / _X[:255], 0.0)).astype(np.int64)
+_INSIDE = np.append(_INSIDE, _INSIDE)
+_SIDE = np.uint64(511)  # layer and sign: one look-up is faster than a branch that is hard to guess
 _LAYER = np.uint64(255)
 _SIGN = np.uint64(256)
 _12 = np.uint64(12)
@@ -199,11 +201,10 @@ def normal(key, i):
         A normal number with mean 0 and variance 1.
     """
     z = draw(key, i)
-    layer = np.int64(z & _LAYER)
+    side = np.int64(z & _SIDE)
     m = np.int64(z >> _12)
-    if m < _INSIDE[layer]:
-        x = m * _SCALE[layer]
-        return -x if z & _SIGN else x
+    if m < _INSIDE[side]:
+        return m * _SCALE[side]
     return _normal_edge(z)
 
 

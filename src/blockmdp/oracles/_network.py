@@ -3,9 +3,9 @@
 It has one hidden layer of logistic units and linear outputs.
 The network is f(x) = V sigmoid(W x + b) + v, and its loss
 (sum of |f(x) - y|^2 + alpha (|W|^2 + |V|^2)) / 2n. L-BFGS (Nocedal and Wright 2006, Algorithm 7.5)
-minimises it. Points are stored by coordinates, (d, n): the inner loops run over points, so the
-compiler vectorises them without changing the order of any sum. The sigmoid consists of sums and
-products. So all CPUs give the same network.
+minimises it. The inner loops run over what is not summed: over points, or over the coordinates of
+one point. So the compiler vectorises them without changing the order of any sum. The sigmoid
+consists of sums and products. So all CPUs give the same network.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ class Network(NamedTuple):
     b: Any  # (units,)
     V: Any  # (outputs, units)
     v: Any  # (outputs,)
+
+
+class Points(NamedTuple):
+    """What a network learns from: n points."""
+
+    rows: Any  # (n, d)
+    columns: Any  # (d, n), the same
+    targets: Any  # (outputs, n)
+    noise: Any  # (units, n), added to the hidden units; (0, n) if there is none
 
 
 def train(
@@ -69,7 +78,7 @@ def best_parameters(x, y, units, alpha, max_iter, tol, key, noise):
     for m in range(len(added)):
         for i in range(len(x)):
             added[m, i] = (2.0 * uniform(key, len(theta) + m * len(x) + i) - 1.0) * noise
-    minimise(columns, targets, units, alpha, max_iter, tol, theta, added)
+    minimise(Points(x, columns, targets, added), units, alpha, max_iter, tol, theta)
     return theta
 
 
@@ -99,17 +108,14 @@ def unpack(theta, d, units, outputs):
 
 
 @jit
-def minimise(columns, targets, units, alpha, max_iter, tol, theta, added):
-    """Minimise the loss by L-BFGS. theta: all parameters, changed in place.
-
-    added: (units, n), noise of the hidden units; (0, n) if there is none.
-    """
+def minimise(points, units, alpha, max_iter, tol, theta):
+    """Minimise the loss by L-BFGS. theta: all parameters, changed in place."""
     size = len(theta)
-    hidden = np.empty((units, columns.shape[1]))
+    hidden = np.empty((units, len(points.rows)))
     gradient = np.empty(size)
     S = np.empty((MEMORY, size))  # the last steps
     Y = np.empty((MEMORY, size))  # what they added to the gradient
-    loss = loss_and_gradient(columns, targets, theta, alpha, hidden, gradient, added)
+    loss = loss_and_gradient(points, theta, alpha, hidden, gradient)
     new_theta = np.empty(size)
     new_gradient = np.empty(size)
     for n in range(max_iter):
@@ -124,7 +130,7 @@ def minimise(columns, targets, units, alpha, max_iter, tol, theta, added):
         for _ in range(30):  # look for a t that meets the conditions of Wolfe, by bisection
             for i in range(size):
                 new_theta[i] = theta[i] + t * step[i]
-            new = loss_and_gradient(columns, targets, new_theta, alpha, hidden, new_gradient, added)
+            new = loss_and_gradient(points, new_theta, alpha, hidden, new_gradient)
             if new > loss + 1e-4 * t * slope:
                 high = t
             elif dot(step, new_gradient) < 0.9 * slope:
@@ -168,20 +174,22 @@ def direction(gradient, S, Y, n):
 
 
 @jit
-def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient, added):
-    """Return the loss, and write its derivatives to `gradient`.
+def loss_and_gradient(points, theta, alpha, hidden, gradient):
+    """Return the loss, and write its derivatives to `gradient`. hidden: (units, n), overwritten.
 
-    columns: (d, n). targets: (outputs, n). hidden: (units, n), overwritten. added: see `minimise`.
+    Several sums over points grow side by side, so that no term waits for the one before.
     """
-    d, n = columns.shape
+    rows, columns, targets, noise = points
+    n, d = rows.shape
     units, outputs = len(hidden), len(targets)
     net = unpack(theta, d, units, outputs)
     slope = unpack(gradient, d, units, outputs)
     activate(columns, net, hidden)
-    noisy = hidden + added if len(added) > 0 else hidden
+    noisy = hidden + noise if len(noise) > 0 else hidden
     error = np.empty(n)
     squares = np.zeros(n)
     back = np.zeros((units, n))  # derivatives of the sum of squares / 2 by the hidden units
+    gradient[:] = 0.0
     penalty = 0.0
     for o in range(outputs):
         for i in range(n):
@@ -189,20 +197,31 @@ def loss_and_gradient(columns, targets, theta, alpha, hidden, gradient, added):
         for m in range(units):
             for i in range(n):
                 error[i] += net.V[o, m] * noisy[m, i]
-        slope.v[o] = total(error) / n
         for i in range(n):
             squares[i] += error[i] * error[i]
         for m in range(units):
             for i in range(n):
                 back[m, i] += net.V[o, m] * error[i]
-            slope.V[o, m] = (dot(noisy[m], error) + alpha * net.V[o, m]) / n
+        for i in range(n):
+            slope.v[o] += error[i]
+            for m in range(units):
+                slope.V[o, m] += noisy[m, i] * error[i]
+        slope.v[o] /= n
+        for m in range(units):
+            slope.V[o, m] = (slope.V[o, m] + alpha * net.V[o, m]) / n
             penalty += net.V[o, m] * net.V[o, m]
     for m in range(units):
         for i in range(n):
             back[m, i] *= hidden[m, i] * (1.0 - hidden[m, i])
-        slope.b[m] = total(back[m]) / n
+    for i in range(n):
+        for m in range(units):
+            slope.b[m] += back[m, i]
+            for j in range(d):
+                slope.W[m, j] += back[m, i] * rows[i, j]
+    for m in range(units):
+        slope.b[m] /= n
         for j in range(d):
-            slope.W[m, j] = (dot(back[m], columns[j]) + alpha * net.W[m, j]) / n
+            slope.W[m, j] = (slope.W[m, j] + alpha * net.W[m, j]) / n
             penalty += net.W[m, j] * net.W[m, j]
     return 0.5 * (total(squares) + alpha * penalty) / n
 

@@ -430,19 +430,21 @@ def linear_labels(x, which, W, b):
     """
     n, d = x.shape
     labels = np.empty(n, np.int32)
+    rows = by_group(which, len(b))
     i = 0
     while i < n:  # four rows with the same W at once: each term of a sum waits for the one before
-        w = which[i]
+        i0 = rows[i]
+        w = which[i0]
         m = 1
-        while m < min(4, n - i) and which[i + m] == w:
+        while m < min(4, n - i) and which[rows[i + m]] == w:
             m += 1
-        i1, i2, i3 = i + min(1, m - 1), i + min(2, m - 1), i + m - 1
+        i1, i2, i3 = rows[i + min(1, m - 1)], rows[i + min(2, m - 1)], rows[i + m - 1]
         best0 = best1 = best2 = best3 = -np.inf
         label0 = label1 = label2 = label3 = 0
         for k in range(b.shape[1]):
             score0 = score1 = score2 = score3 = 0.0
             for j in range(d):
-                score0 += W[w, k, j] * x[i, j]
+                score0 += W[w, k, j] * x[i0, j]
                 score1 += W[w, k, j] * x[i1, j]
                 score2 += W[w, k, j] * x[i2, j]
                 score3 += W[w, k, j] * x[i3, j]
@@ -458,9 +460,27 @@ def linear_labels(x, which, W, b):
                 best2, label2 = score2, k
             if score3 > best3:
                 best3, label3 = score3, k
-        labels[i], labels[i1], labels[i2], labels[i3] = label0, label1, label2, label3
+        labels[i0], labels[i1], labels[i2], labels[i3] = label0, label1, label2, label3
         i += m
     return labels
+
+
+@jit
+def by_group(groups, G):
+    """Return the rows of group 0, then those of group 1, and so on, each in their order.
+
+    groups: (n,), of each row; from 0 to G - 1.
+    """
+    after = np.zeros(G + 1, np.int64)
+    for g in groups:
+        after[g + 1] += 1
+    for g in range(G):
+        after[g + 1] += after[g]
+    rows = np.empty(len(groups), np.int64)
+    for i in range(len(groups)):
+        rows[after[groups[i]]] = i
+        after[groups[i]] += 1
+    return rows
 
 
 @jit

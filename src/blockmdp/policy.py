@@ -85,8 +85,7 @@ class Policy:
         if self.decoder is None:
             labels = _latent_states(rows)
         else:
-            levels = np.broadcast_to(np.asarray(levels, np.int64), len(rows))
-            labels = self.decoder.decode(levels, rows)
+            labels = self.decoder.decode(np.full(len(rows), levels, np.int64), rows)
         return int(labels[0]) if one else labels
 
     def act(self, x: Any, level: int | ArrayLike) -> Any:

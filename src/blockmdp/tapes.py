@@ -43,7 +43,7 @@ class Tape(NamedTuple):
     -1, or 0 if all visits show the same. An empty tape shows the latent states.
     """
 
-    shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations
+    shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations: one type, to compile once
     shift: NDArray[np.int64]  # (H + 1, S)
     limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape is made for
     visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
@@ -367,9 +367,7 @@ class EpisodeTapes:
 
 def _shown(decoder: Decoder | None, emission: Emission) -> NDArray[Any]:
     """Return room for what no visit shows."""
-    if decoder is None:
-        return np.zeros((0, emission.dim), emission.dtype)
-    return np.zeros(0, np.int32)
+    return np.zeros((0, emission.dim)) if decoder is None else np.zeros(0, np.int32)
 
 
 def _as_rows(shown: NDArray[Any]) -> NDArray[Any]:
@@ -377,8 +375,10 @@ def _as_rows(shown: NDArray[Any]) -> NDArray[Any]:
 
 
 def _decoded(decoder: Decoder | None, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of observations; without a decoder, the observations."""
-    return x if decoder is None else np.asarray(decoder.decode(levels, x), np.int32)
+    """Return the labels of observations; without a decoder, the observations as floats."""
+    if decoder is None:
+        return x.astype(np.float64, copy=False)
+    return np.asarray(decoder.decode(levels, x), np.int32)
 
 
 def observe(

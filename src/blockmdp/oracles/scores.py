@@ -91,7 +91,11 @@ class LinearScores:
         """
         _check_width(x, self.W.shape[1])
         which = np.zeros(len(x), np.int64)
-        return np.asarray(linear_labels(x, which, self.W[None], self.b[None]), np.int32)
+        W, b = (
+            self.W[None].copy(),
+            self.b[None].copy(),
+        )  # numba compiles once more for read-only ones
+        return np.asarray(linear_labels(np.ascontiguousarray(x), which, W, b), np.int32)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class BlockSimulator(Simulator):
         if labels > pi.shape[1]:
             few, pi = pi, np.full((H, labels, self.n_actions), 1 / self.n_actions)
             pi[:, : few.shape[1]] = few
-        x = np.zeros((1, H + 1, emission.dim), emission.dtype)
+        x = np.zeros((1, H + 1, emission.dim))
         actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
         loop = play if self.compiled else interpreted(play)
         length = loop(
@@ -193,6 +193,7 @@ class BlockSimulator(Simulator):
             *(x[0], actions[0], rewards[0]),
         )
         self.ledger[kind] += 1
+        x = x.astype(emission.dtype, copy=False)
         return Trajectories(x, actions, rewards, np.full(1, length))
 
     def use_observations(self, used: bool) -> None:

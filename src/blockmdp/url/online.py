@@ -176,7 +176,7 @@ class OnlineURL(DecodingAgent):
         tape = simulator.observations(len(run.returns) - first)
         keys = (simulator.world_key, simulator.policy_key, run.key)
         world = World(simulator.mdp.dynamics, tape, *keys, simulator.episodes - first)
-        x = np.zeros((simulator.horizon + 1, tape.shown.shape[1]), tape.shown.dtype)
+        x = np.zeros((simulator.horizon + 1, tape.shown.shape[1]))
         moved = np.empty(DOUBTS, np.int64)
         given = (run.tables, world, *f.for_loops(), first, stop, x, moved)
         k, learnt, is_new, size, stopped = loop(*given)

@@ -20,7 +20,7 @@ from blockmdp.oracles import InductiveClusterer, fit_oracle
 from blockmdp.oracles.fitting import check_labels
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
-from blockmdp.url.doubts import invented_labels, unsettled
+from blockmdp.url.doubts import invented_labels, unsettled, warn_of_doubts
 from blockmdp.url.online import OnlineDecoder, _NumberedOracle
 
 KEY = rng.root(0)
@@ -378,6 +378,14 @@ def test_unsettled_decoders_are_doubted_only_if_nothing_was_learnt():
     assert len(list(unsettled(refits(0, 1), nothing, counts))) == 1
     assert list(unsettled(refits(0, 1), much, counts)) == []
     assert list(unsettled([], nothing, counts)) == []
+
+
+@pytest.mark.parametrize(("episodes", "said"), [(99, []), (100, ["one doubt"])])
+def test_the_decoder_of_a_short_fit_is_not_judged(episodes, said):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_doubts(KMeans(2), [], np.zeros(episodes), iter(["one doubt"]))
+    assert [str(each.message).partition("wrong. ")[2] for each in caught] == said
 
 
 def test_late_labels_are_doubted_if_they_are_rare_and_nothing_was_learnt():

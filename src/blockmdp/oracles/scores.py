@@ -90,11 +90,8 @@ class LinearScores:
             Their labels.
         """
         _check_width(x, self.W.shape[1])
-        which = np.zeros(len(x), np.int64)
-        W, b = (
-            self.W[None].copy(),
-            self.b[None].copy(),
-        )  # numba compiles once more for read-only ones
+        # of arrays that can be written to, or numba would compile the loop once more
+        which, W, b = np.zeros(len(x), np.int64), self.W[None].copy(), self.b[None].copy()
         return np.asarray(linear_labels(np.ascontiguousarray(x), which, W, b), np.int32)
 
 

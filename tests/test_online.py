@@ -10,11 +10,14 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import accuracy_score
 
 import blockmdp as bm
+from blockmdp.jit import interpreted
 from blockmdp.oracles import AutoOracle, DirichletMixture, IncrementalOracle
+from blockmdp.oracles._bank import new_bank
 from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
 from blockmdp.trajectories import Observations, Trajectories
 from blockmdp.url import online
+from blockmdp.url._online import Bounds, is_plain
 from blockmdp.url.levels import look_alike
 from blockmdp.url.online import OnlineDecoder
 
@@ -123,6 +126,30 @@ def test_memory_is_bounded_and_learning_goes_on(oracle, pooled, monkeypatch):
     assert max(kept) <= (500 if oracle is None else 1_000)
     assert kept[-1] < 3_000
     assert agent.value() == pytest.approx(m.optimal_value(), rel=0.05)
+
+
+def test_a_quiet_episode_has_only_rows_that_mixtures_can_learn():
+    bank = new_bank(1, 2, 8)
+    bank.room[:] = 1
+    bounds = Bounds(rows=5, whole=True, low=0.0, high=3.0)
+    for loop in (is_plain, interpreted(is_plain)):
+
+        def can_learn(n, *row, bounds=bounds, loop=loop):
+            return loop(bank, bounds, 0, n, np.array(row))
+
+        assert can_learn(4, 0.0, 3.0)
+        assert not can_learn(5, 0.0, 3.0)
+        assert not any(can_learn(0, 1.0, v) for v in (-1.0, 4.0, 0.5))
+        bank.bits[:] = True
+        assert can_learn(0, 0.0, 1.0)
+        assert not can_learn(0, 0.0, 2.0)
+        bank.bits[:] = False
+        anything = bounds._replace(whole=False)
+        assert can_learn(0, 0.5, -9.0, bounds=anything)
+        assert not can_learn(0, 0.5, 1e18, bounds=anything)
+        bank.room[:] = 0
+        assert not can_learn(0, 0.0, 3.0)
+        bank.room[:] = 1
 
 
 def test_memory_is_checked():

@@ -392,7 +392,7 @@ def test_late_labels_are_doubted_if_they_are_rare_and_nothing_was_learnt():
     nothing, much = np.zeros(400), np.repeat([0.0, 1.0], 200)
     rare, common = [np.array([900, 1, 1, 1])], [np.array([900, 50, 40, 3])]
     a_third = [np.array([900, 50, 1])]
-    late, early = refits(0, 310, 350), refits(0, 20, 50)
+    late, early = refits(0, 300, 350), refits(0, 20, 50)
     (doubt,) = invented_labels(late, nothing, rare)
     assert "4 labels, of which 2 appeared in the last quarter" in doubt
     others = [(late, much, rare), (early, nothing, rare)]

@@ -11,7 +11,7 @@ from blockmdp.policy import Policy
 from blockmdp.simulators import make_simulator
 from blockmdp.trajectories import Observations
 from blockmdp.url import pooling
-from blockmdp.url.levels import MAX_NUMBER, cluster_by_level, look_alike
+from blockmdp.url.levels import cluster_by_level, look_alike
 from blockmdp.url.pooling import can_pool, surely_alike
 
 
@@ -103,7 +103,9 @@ def test_levels_with_hardly_any_observations_prove_nothing():
 def test_the_largest_number_and_the_fewest_observations_that_still_count():
     data = random_walk(bm.lock_gaussian(5), 30, 0)
     x = data.x.astype(np.float64)
-    assert surely_alike(Observations(data.levels, x * (MAX_NUMBER / np.abs(x).max())))
+    x /= np.abs(x).max()
+    assert surely_alike(Observations(data.levels, x * 1e9))
+    assert not surely_alike(Observations(data.levels, x * (1e9 + 0.5)))
     levels, labels = np.repeat([0, 1], 3), np.zeros(6, np.int64)
     few = Observations(levels, np.array([0.0, 1.0, 2.0, 0.0, 1.0, 2.0])[:, None])
     assert look_alike(few, labels)

@@ -193,6 +193,22 @@ def test_psrl_does_not_get_stuck_where_one_visit_tells_little():
     assert stuck >= 6  # what believes one visit stays with the small reward
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"chance": 0.1}, {"chance": 1.0, "advance": 0.1}])
+def test_the_default_agent_gets_there_in_the_end_where_one_visit_tells_little(options):
+    best = {}
+    for name, agent in (("OnlineURL()", bm.OnlineURL()), ("UCBVI-lat", bm.Tabular(bm.UCBVI(0.0)))):
+        for episodes in (4_000, 20_000):
+            values = [
+                agent.fit(lottery(3, seed, **options), episodes, seed=seed).value()
+                for seed in range(10, 40)
+            ]
+            best[name, episodes] = sum(v > 0.099 for v in values)
+            print(f"\n{options}, {name}, {episodes} episodes: {best[name, episodes]} of 30", end="")
+    assert best["OnlineURL()", 20_000] >= 28
+    assert best["UCBVI-lat", 20_000] <= 5
+
+
 def test_all_engines_give_the_same_returns():
     lock = bm.lock_bernoulli(3, seed=1)
     for on in ("latent", "observation"):

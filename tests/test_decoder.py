@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -238,6 +239,15 @@ def test_observations_of_many_levels_are_decoded_as_each_alone(f, n, dtype, entr
     labels = f.decode(levels, x)
     assert labels.tolist() == expected
     assert labels.dtype == np.int32
+
+
+@pytest.mark.parametrize("level", [-1, 3])
+def test_levels_that_do_not_exist_never_reach_a_compiled_loop(level, monkeypatch):
+    f = FittedDecoder.of(tuple(FITTED["linear 2"]))
+    assert len(f.fitted) == 3
+    monkeypatch.setattr("blockmdp.decoders.fitted.linear_labels", None)
+    with suppress(IndexError):
+        f.decode(np.full(9, level), np.zeros((9, D)))
 
 
 def test_many_observations_of_another_size_are_refused():

@@ -250,6 +250,20 @@ def test_levels_that_do_not_exist_never_reach_a_compiled_loop(level, monkeypatch
         f.decode(np.full(9, level), np.zeros((9, D)))
 
 
+def test_there_must_be_one_level_or_decoder_for_each_observation():
+    f = FittedDecoder.of(tuple(FITTED["linear 2"]))
+    one, other = (FittedDecoder.of((each,)) for each in FITTED["linear 2"][:2])
+    x = np.zeros((9, D))
+    for n in (8, 10):
+        with pytest.raises(ValueError, match="one level for each of 9 observations"):
+            f.decode(np.zeros(n, np.int64), x)
+        with pytest.raises(ValueError, match="one decoder for each of 9 observations"):
+            decode_mixture([one, other], np.zeros(n, np.int64), 0, x)
+    for wrong in (-1, 2, 10**6):
+        with pytest.raises(ValueError, match="which must be from 0 to 1"):
+            decode_mixture([one, other], np.array([0] * 8 + [wrong]), 0, x)
+
+
 def test_many_observations_of_another_size_are_refused():
     f = FittedDecoder.of(tuple(FITTED["linear 2"]))
     with pytest.raises(ValueError, match="has 3 numbers, but the decoder learnt from 4"):

@@ -150,7 +150,7 @@ def test_compiled_values_equal_interpreted_ones(levels, lists, monkeypatch):
         )
 
     found = problem().value(pi), problem().optimal_values()
-    for loop in (mdp._values, mdp._optimal_values, mdp._mean_after):
+    for loop in (mdp._values_of, mdp._optimal_values, mdp._mean_after, mdp._share):
         monkeypatch.setattr(mdp, loop.__name__, interpreted(loop))
     assert problem().value(pi) == found[0]
     assert np.array_equal(problem().optimal_values(), found[1])

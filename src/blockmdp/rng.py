@@ -178,7 +178,9 @@ _X, _F = _ziggurat()
 _SCALE = np.append(_X[:256], -_X[:256]) * 2.0**-52  # of positive numbers, and of negative ones
 _INSIDE = np.floor(2.0**52 * np.append(_X[1:256] / _X[:255], 0.0)).astype(np.int64)
 _INSIDE = np.append(_INSIDE, _INSIDE)
-_SIDE = np.uint64(511)  # layer and sign: one look-up is faster than a branch that is hard to guess
+_SIDE = np.uint64(
+    511
+)  # layer and sign: one look-up is faster than a branch that is hard to predict
 _LAYER = np.uint64(255)
 _SIGN = np.uint64(256)
 _12 = np.uint64(12)

@@ -43,7 +43,7 @@ class Tape(NamedTuple):
     -1, or 0 if all visits show the same. An empty tape shows the latent states.
     """
 
-    shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations: one type, to compile once
+    shown: NDArray[Any]  # (rows,) labels, or (rows, dim) observations, noisy ones as doubles
     shift: NDArray[np.int64]  # (H + 1, S)
     limit: NDArray[np.int64]  # (H + 1, S), number of visits that the tape is made for
     visits: NDArray[np.int64]  # (H + 1, S), number of visits so far
@@ -355,18 +355,20 @@ class EpisodeTapes:
     def _fill(self, decoder: Decoder | None, first: int, episodes: int) -> None:
         """Draw and decode the observations of the next episodes, as many as fit into a batch."""
         (levels, S), cells = self.visits.shape, self.visits.size
-        rows = min(self.rows_at_once, (1 << 24) // self.mdp.emission.dim)
+        numbers = 1 << (24 if decoder is not None else 21)
+        rows = min(self.rows_at_once, numbers // self.mdp.emission.dim)
         n = max(min(episodes, rows // cells), 1)
         level, episode, state = (i.ravel() for i in np.indices((levels, n, S)))
         keys = rng.children(self._key, first, n)[episode]
         x = observe(self.mdp.emission, level, state, keys)
         shown = _decoded(decoder, level, x)
         shown = shown.reshape(levels, n, S, *shown.shape[1:]).swapaxes(0, 1)
-        self._shown = np.ascontiguousarray(shown).reshape(n, cells, *shown.shape[3:])
+        dtype = _shown(decoder, self.mdp.emission).dtype
+        self._shown = np.ascontiguousarray(shown, dtype).reshape(n, cells, *shown.shape[3:])
 
 
 def _shown(decoder: Decoder | None, emission: Emission) -> NDArray[Any]:
-    """Return room for what no visit shows."""
+    """Return room for what no visit shows: doubles, so that loops are compiled once for all."""
     return np.zeros((0, emission.dim)) if decoder is None else np.zeros(0, np.int32)
 
 
@@ -375,10 +377,8 @@ def _as_rows(shown: NDArray[Any]) -> NDArray[Any]:
 
 
 def _decoded(decoder: Decoder | None, levels: NDArray[np.int64], x: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of observations; without a decoder, the observations as floats."""
-    if decoder is None:
-        return x.astype(np.float64, copy=False)
-    return np.asarray(decoder.decode(levels, x), np.int32)
+    """Return the labels of observations; without a decoder, the observations."""
+    return x if decoder is None else np.asarray(decoder.decode(levels, x), np.int32)
 
 
 def observe(

@@ -118,6 +118,7 @@ class FittedDecoder:
         ndarray of shape (n,)
             Their labels.
         """
+        _check_one_each("level", levels, x)
         if len(x) == 0:
             return np.zeros(0, np.int32)
         x = x.reshape(len(x), -1)
@@ -211,8 +212,13 @@ def decode_mixture(
     >>> decode_mixture([f, f], np.array([0, 1, 0]), 0, np.zeros((3, 2)))
     array([0, 0, 0], dtype=int32)
     """
+    _check_one_each("decoder", which, x)
     if len(x) == 0:
         return np.zeros(0, np.int32)
+    if which.min() < 0 or which.max() >= len(decoders):
+        raise ValueError(
+            f"which must be from 0 to {len(decoders) - 1}, the decoders' places, got {which}"
+        )
     if all(f is decoders[0] for f in decoders):
         return decoders[0].decode(np.full(len(x), level), x)
     rows = x.reshape(len(x), -1)
@@ -228,6 +234,15 @@ def decode_mixture(
         own = which == i
         labels[own] = decoders[i].decode(np.full(int(own.sum()), level), x[own])
     return labels
+
+
+def _check_one_each(name: str, which: NDArray[np.int64], x: NDArray[Any]) -> None:
+    """Raise ValueError unless there is one of `which` for each observation: compiled loops would
+    read beyond it.
+    """
+    if np.shape(which) != (len(x),):
+        n = np.size(which)
+        raise ValueError(f"give one {name} for each of {len(x)} observations, got {n}")
 
 
 def _stack(scores: Sequence[LinearScores | None], x: NDArray[Any]) -> Stacked | None:

@@ -90,7 +90,7 @@ class LinearScores:
             Their labels.
         """
         _check_width(x, self.W.shape[1])
-        # of arrays that can be written to, or numba would compile the loop once more
+        # copies, which can be written to: numba would compile the loop once more for others
         which, W, b = np.zeros(len(x), np.int64), self.W[None].copy(), self.b[None].copy()
         return np.asarray(linear_labels(np.ascontiguousarray(x), which, W, b), np.int32)
 
@@ -470,7 +470,7 @@ def linear_labels(x, which, W, b):
 def by_group(groups, G):
     """Return the rows of group 0, then those of group 1, and so on, each in their order.
 
-    groups: (n,), of each row; from 0 to G - 1.
+    groups: (n,), group of each row, from 0 to G - 1, which is not checked.
     """
     after = np.zeros(G + 1, np.int64)
     for g in groups:

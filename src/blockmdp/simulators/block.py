@@ -180,7 +180,7 @@ class BlockSimulator(Simulator):
         if labels > pi.shape[1]:
             few, pi = pi, np.full((H, labels, self.n_actions), 1 / self.n_actions)
             pi[:, : few.shape[1]] = few
-        x = np.zeros((1, H + 1, emission.dim))
+        x = np.zeros((1, H + 1, emission.dim))  # the tape has doubles, as mixtures see them
         actions, rewards = np.zeros((1, H), np.int64), np.zeros((1, H))
         loop = play if self.compiled else interpreted(play)
         length = loop(

@@ -203,6 +203,34 @@ def test_a_worker_without_work_ends_and_another_takes_its_place(lab):
             wait_until(lambda: worker.process.poll() == 0)  # noqa: B023
 
 
+def test_while_one_process_compiles_the_loops_of_an_agent_others_run_other_agents():
+    agents = [
+        {"name": "URL", "oracle": {"name": "gmm", "n_states": [2, 3]}},
+        {"name": "Tabular", "on": "latent", "learner": {"name": "UCBVI"}},
+    ]
+    problem = {"name": "lock_bernoulli", "horizon": [5, 10]}
+    document = {"seeds": 2, "episodes": 5, "problem": problem, "agent": agents}
+    runs = list(Study(document).runs())
+    url, tabular = ([run for run in runs if run.setting.agent["name"] == a["name"]] for a in agents)
+    assert (len(url), len(tabular)) == (8, 4)
+    kind, other = url[0].setting.kind, tabular[0].setting.kind
+    assert {run.setting.kind for run in runs} == {kind, other}
+
+    def order(compiling):
+        waiting = pool_module._Waiting(runs)
+        return [waiting.pop(compiling) for _ in runs]
+
+    assert order(set()) == runs
+    assert order({kind}) == [*tabular, *url]
+    assert order({kind, other}) == runs
+    waiting = pool_module._Waiting(runs[1:])
+    waiting.add(runs[0])
+    waiting.add_first(runs[2])
+    taken = [waiting.pop(set()) for _ in range(len(runs) + 1)]
+    assert taken == [runs[2], *runs[1:], runs[0]]
+    assert not waiting
+
+
 def test_a_second_driver_is_refused(lab, tmp_path):
     with Store(tmp_path, write=True):
         status, err = blockmdp(lab, "run", "steady.toml", "--out", tmp_path)

@@ -106,16 +106,20 @@ def _or_empty(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a loop."""
-    return _compile(function, nogil=True)
+    """Compile a loop.
+
+    It counts references, also if a function that does not is the first to call it.
+    """
+    return _compile(function, nogil=True, _nrt=True)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a scalar function that is copied into each loop that calls it.
 
     LLVM does the copying (`forceinline`), not numba (`inline="always"`). References to arrays are
-    not counted (`_nrt=False`): these functions create and keep no arrays, and each count would be
-    an atomic instruction in the middle of the loop. Together this makes loops 2 to 3 times faster.
+    not counted (`_nrt=False`): each count would be an atomic instruction in the middle of the loop.
+    Together this makes loops 2 to 3 times faster. So these functions must not create, keep or
+    return arrays, or call a loop that returns one.
     """
     return _compile(function, forceinline=True, _nrt=False)
 

@@ -163,12 +163,14 @@ class Pool:
         ExecutorError
             If processes cannot start.
         """
-        waiting = collections.deque(runs)
+        waiting = _Waiting(runs)
+        compiled: set[tuple[str, ...]] = set()
         tries: collections.Counter[str] = collections.Counter()
         kills: collections.Counter[str] = collections.Counter()
         while waiting or self._busy():
             while waiting and len(self._busy()) < self._jobs:
-                self._idle_worker().start(waiting.popleft(), self.timeout)
+                kinds = {w.run.setting.kind for w in self._workers if w.run is not None}
+                self._idle_worker().start(waiting.pop(kinds - compiled), self.timeout)
             busy = self._busy()
             patience = min(worker.deadline for worker in busy) - time.monotonic()
             wait([worker.pipe for worker in busy], max(min(patience, 1.0), 0))
@@ -180,10 +182,11 @@ class Pool:
                 if worker.ready:
                     tries["start"] = kills["start"] = 0
                 if outcome is not None:
+                    compiled.add(run.setting.kind)
                     if self._is_out_of_memory(outcome):
                         self._remove(worker)  # its memory would be missing for the next run
                         if worker.runs > 1:  # earlier runs may have taken the memory
-                            waiting.appendleft(run)
+                            waiting.add_first(run)
                             continue
                     yield run, outcome
                 elif worker.dead:
@@ -194,7 +197,7 @@ class Pool:
                     if tries["start"] == MAX_TRIES or kills["start"] == MAX_KILLS:
                         raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
                     if counts[run.key] < (MAX_KILLS if killed else MAX_TRIES):
-                        waiting.append(run)  # not first: the next process may be killed as well
+                        waiting.add(run)  # not first: the next process may be killed as well
                         continue
                     died = f"the worker process died {counts[run.key]} times: {worker.how}"
                     yield run, _failure(f"{worker.output}\n{died}".strip())
@@ -229,6 +232,45 @@ class Pool:
 
     def _is_out_of_memory(self, outcome: Outcome) -> bool:
         return bool(self._options["memory"]) and "MemoryError" in (outcome.error or "")
+
+
+class _Waiting:
+    """Runs that no process has, in their order.
+
+    The first run of a kind compiles its loops, unless they are in the cache. Meanwhile other
+    processes had better do runs of other kinds than compile the same.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._queues: dict[tuple[str, ...], collections.deque[tuple[int, Run]]] = {}
+        self._first = self._last = 0  # places of the first run and the last
+        for run in runs:
+            self.add(run)
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def _queue(self, run: Run) -> collections.deque[tuple[int, Run]]:
+        return self._queues.setdefault(run.setting.kind, collections.deque())
+
+    def add(self, run: Run) -> None:
+        """Add a run behind all others."""
+        self._last += 1
+        self._queue(run).append((self._last, run))
+
+    def add_first(self, run: Run) -> None:
+        """Add a run before all others."""
+        self._first -= 1
+        self._queue(run).appendleft((self._first, run))
+
+    def pop(self, compiling: set[tuple[str, ...]]) -> Run:
+        """Take the first run whose kind is not being compiled, or the first if there is none."""
+        kinds = self._queues.keys() - compiling or self._queues.keys()
+        kind = min(kinds, key=lambda kind: self._queues[kind][0][0])
+        _, run = self._queues[kind].popleft()
+        if not self._queues[kind]:
+            del self._queues[kind]
+        return run
 
 
 def _failure(error: str, seconds: float = 0.0) -> Outcome:

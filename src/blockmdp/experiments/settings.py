@@ -83,6 +83,11 @@ class Setting:
         return str(self.solved.get("measure", "returns"))
 
     @cached_property
+    def kind(self) -> tuple[str, ...]:
+        """What the agent consists of. Agents of the same kind execute the same compiled loops."""
+        return tuple(part for _, part in flatten(self.agent) if isinstance(part, str))
+
+    @cached_property
     def flat(self) -> dict[str, Any]:
         """Every value by its dotted name, such as problem.horizon or agent.learner.lr."""
         return dict(flatten({"problem": self.problem, "agent": self.agent})) | {

@@ -20,6 +20,7 @@ from blockmdp.oracles._dirichlet import (
     evidence,
     group,
     linear_scores,
+    room_for_few,
 )
 from blockmdp.oracles._noise import MIN_DEGREES
 from blockmdp.oracles._search import (
@@ -247,45 +248,57 @@ def learn_rows(bank, groups, rows, first, moved):
     new label; how many rows should have one; and whether the last one needs attention.
     """
     m, d = rows.shape
-    y = np.empty(d)
+    y, few = np.empty(d), room_for_few()
     for i in range(first, m):
         g = groups[i]
         n = bank.n[g]
-        K = bank.room[g]
-        shape(bank.scores, g, rows[i], y)
-        square = bank.square[g]
-        for j in range(d):
-            bank.raw[g, n, j] = rows[i, j]
-            bank.x[g, n, j] = y[j]
-            square += y[j] * y[j]
-        bank.square[g] = square
-        bank.n[g] = n + 1
-        clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
-        label, is_new, is_doubtful, model = assign(
-            model_of(bank, g),
-            clusters,
-            bank.x[g, n],
-            bank.square[g],
-            Predictive(
-                bank.prediction.W[g, :K], bank.prediction.b[g, :K], bank.prediction.g[g, :K]
-            ),
-            bank.is_current[g, :K],
-        )
-        bank.z[g, n] = label
-        bank.ratio[g] = model.ratio
-        bank.noise[g] = model.noise
+        label, is_new, is_doubtful = learn_row(bank, g, rows, i, y, few)
         size = 0
         if is_doubtful:
             bank.doubtful[g, bank.doubts[g] % DOUBTS] = n
             bank.doubts[g] += 1
             candidates = bank.doubtful[g, : min(bank.doubts[g], DOUBTS)]
             candidates = candidates[stable_order(candidates)]
-            x = bank.x[g, : n + 1]
-            size = group(model, clusters, x, bank.z[g], bank.square[g], candidates, moved)
+            x, K = bank.x[g, : n + 1], bank.room[g]
+            clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+            model, square = model_of(bank, g), bank.square[g]
+            size = group(model, clusters, x, bank.z[g], square, candidates, moved)
         is_due = n + 1 >= bank.due[g] or bank.counts[g, label] >= bank.split_at[g, label]
         if is_new or size > 0 or is_due:
             return i + 1, is_new, size, True
     return m, False, 0, False
+
+
+@inlined
+def learn_row(bank, g, rows, i, y, few):
+    """Give row i its most probable label in mixture g; see `learn_rows`. y, few: overwritten.
+
+    Returns the label, whether it is new, and whether a few such rows together might get a new one.
+    (References are not counted here, which would take as long as all the rest.)
+    """
+    n, K = bank.n[g], bank.room[g]
+    shape(bank.scores, g, rows[i], y)
+    square = bank.square[g]
+    for j in range(len(y)):
+        bank.raw[g, n, j] = rows[i, j]
+        bank.x[g, n, j] = y[j]
+        square += y[j] * y[j]
+    bank.square[g] = square
+    bank.n[g] = n + 1
+    W, b, density = bank.prediction
+    label, is_new, is_doubtful, ratio, noise = assign(
+        model_of(bank, g),
+        Clusters(bank.counts[g, :K], bank.sums[g, :K]),
+        bank.x[g, n],
+        square,
+        Predictive(W[g, :K], b[g, :K], density[g, :K]),
+        bank.is_current[g, :K],
+        few,
+    )
+    bank.z[g, n] = label
+    bank.ratio[g] = ratio
+    bank.noise[g] = noise
+    return label, is_new, is_doubtful
 
 
 @jit
@@ -414,15 +427,12 @@ def take_over(bank, g, K, model):
 @jit
 def update_scores(bank, groups):
     """Bring the scores of some mixtures up to date. Return which have or had hidden labels."""
-    d = bank.sums.shape[2]
     doubted = np.zeros(len(groups), np.bool_)
-    mean = np.empty(d)
+    mean, density = np.empty(bank.sums.shape[2]), np.empty(bank.counts.shape[1])
     for i in range(len(groups)):
         g = groups[i]
         K = bank.room[g]
-        model = model_of(bank, g)
-        clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
-        linear_scores(model, clusters, mean, bank.scores.W[g, :K], bank.scores.b[g, :K])
+        update_one(bank, g, mean, density)
         for k in range(K):
             doubted[i] |= bank.hidden[g, k]
         hide_doubtful(bank, g)
@@ -431,6 +441,15 @@ def update_scores(bank, groups):
                 doubted[i] = True
                 bank.scores.b[g, k] = -np.inf
     return doubted
+
+
+@inlined
+def update_one(bank, g, mean, density):
+    """Bring the scores of one mixture up to date. mean: (d,) and density: (K,), overwritten."""
+    K = bank.room[g]
+    W, b = bank.scores.W[g, :K], bank.scores.b[g, :K]
+    clusters = Clusters(bank.counts[g, :K], bank.sums[g, :K])
+    linear_scores(model_of(bank, g), clusters, mean, W, b, density[:K])
 
 
 @inlined

@@ -78,6 +78,25 @@ class Predictive(NamedTuple):
     g: Any  # (K,)
 
 
+class Few(NamedTuple):
+    """Room for what is computed of at most MANY labels in use, and one more row."""
+
+    used: Any  # (MANY,) the labels
+    counts: Any  # (MANY + 1,) their rows, and 1
+    products: Any  # (MANY + 1, MANY + 1) inner products of their sums and, at last, the row
+    mean: Any  # (MANY + 1,) inner products with the mean of their means
+    weight: Any  # (MANY + 1,) of their sums, in the sum of their means
+
+
+@jit
+def room_for_few():
+    """Return a `Few`."""
+    n = MANY + 1
+    return Few(
+        np.empty(MANY, np.int64), np.empty(n, np.int64), np.empty((n, n)), np.empty(n), np.empty(n)
+    )
+
+
 # --- sums -----------------------------------------------------------------------------------------
 @inlined
 def dot(x, y):
@@ -131,6 +150,40 @@ def dot_rows(X, i, Y, k):
     return (a + b) + (c + e)
 
 
+@inlined
+def add_products(weights, rows, total):
+    """Add the rows (n, d), times their weights (n,), to `total` (d,).
+
+    Four are added at once, one after the other, because writing takes longer than adding.
+    """
+    n = len(weights)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        one, two, three, four = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        for j in range(len(total)):
+            first = (total[j] + one * rows[i, j]) + two * rows[i + 1, j]
+            total[j] = (first + three * rows[i + 2, j]) + four * rows[i + 3, j]
+    for i in range(whole, n):
+        for j in range(len(total)):
+            total[j] += weights[i] * rows[i, j]
+
+
+@inlined
+def copy(x, to):
+    """Write the vector x to another one. (Numba compiles `to[:] = x` for a third of a second.)"""
+    for j in range(len(x)):
+        to[j] = x[j]
+
+
+@inlined
+def number_used(counts):
+    """Return the number of labels in use."""
+    used = 0
+    for k in range(len(counts)):
+        used += counts[k] > 0
+    return used
+
+
 @jit
 def label_sums(x, z, K):
     """Return the sum (K, d) of the rows x (n, d) of each label; z: (n,) labels."""
@@ -161,8 +214,8 @@ def fit_noise(model, clusters, square, depends, typical):
     """
     parts = label_parts(model, clusters)
     score, best = evidence_of_parts(model, clusters, parts, square)
-    depends[:] = best.depends
-    typical[:] = best.typical
+    copy(best.depends, depends)
+    copy(best.typical, typical)
     return score, best.ratio, best.noise
 
 
@@ -190,26 +243,31 @@ def update_part(model, clusters, parts, k):
 def evidence_of_parts(model, clusters, parts, square):
     """Return the evidence, and the model that maximises it. parts: those of all labels."""
     counts, sums = clusters
-    n = counts.sum()
+    n = 0
+    for k in range(len(counts)):
+        n += counts[k]
     prior = log_prior(model, clusters, parts)
     if model.bits:
         score, best_model = evidence_of_bits(model, clusters)
         return prior + score, best_model
     if n < 2:
         return prior, with_noise(model, model.dim, 1.0, 1.0)
-    used = np.flatnonzero(counts)
-    U = len(used)
-    if U > MANY:
+    if number_used(counts) > MANY:
         mean = np.empty(sums.shape[1])
         score, ratio, noise = evidence_of_many(model, clusters, parts, square, mean)
         return score, with_noise(model, model.dim, ratio, noise)
-    products = np.empty((U, U))
-    for a in range(U):
-        for c in range(a + 1):
-            products[a, c] = dot_rows(sums, used[a], sums, used[c])
+    few = room_for_few()
+    U = 0
+    for k in range(len(counts)):
+        if counts[k] > 0:
+            few.used[U] = k
+            few.counts[U] = counts[k]
+            for c in range(U + 1):
+                few.products[U, c] = dot_rows(sums, k, sums, few.used[c])
+            U += 1
     within = square_within(clusters, parts, square)
-    best, best_model = evidence_of_few(model, counts[used], products, within)
-    return prior + best, best_model
+    best, ratio, noise = evidence_of_few(model.dim, model.ratio, U, few, within)
+    return prior + best, with_noise(model, model.dim, ratio, noise)
 
 
 @inlined
@@ -233,44 +291,44 @@ def square_within(clusters, parts, square):
 
 
 @jit
-def evidence_of_few(model, counts, products, within):
-    """Return the evidence of the means of few labels, and the model that maximises it.
+def evidence_of_few(dim, ratio, U, few, within):
+    """Return the evidence of the means of U labels, and the ratio and noise that maximise it.
 
-    The best of all ratios is found from a few of them. It is close to the model's ratio, and a
-    bound tells when no other can be better: with the ratio, the squares fall, but not below
-    `within`, and their price rises.
+    The best of all ratios is found from a few of them. It is close to the one before, and a bound
+    tells when no other can be better: with the ratio, the squares fall, but not below `within`, and
+    their price rises.
 
-    counts: (U,). products: (U, U), inner products of the labels' sums, below the diagonal and on
-    it. within: sum of squares around the labels' means.
+    few: has the counts of the labels, and the inner products of their sums, below the diagonal and
+    on it. within: sum of squares around the labels' means.
     """
-    U = len(counts)
-    n = counts.sum()
-    weight = np.empty(U)  # of the sums, in the sum of the means
-    first = place_of_ratio(model.ratio) if U > 1 else 0  # of one label, all are equally probable
-    squares, price = weigh_means(counts, products, within, RATIOS[first], weight)
-    best = score_of(model.dim, n, squares, price)
+    n = 0
+    for a in range(U):
+        n += few.counts[a]
+    first = place_of_ratio(ratio) if U > 1 else 0  # of one label, all are equally probable
+    squares, price = weigh_means(U, few, within, RATIOS[first])
+    best = score_of(dim, n, squares, price)
     noise = squares
     i = first
-    cheapest = weigh_means(counts, products, within, RATIOS[0], weight)[1]
+    cheapest = weigh_means(U, few, within, RATIOS[0])[1]
     for j in range(first - 1, -1, -1):
-        squares, price = weigh_means(counts, products, within, RATIOS[j], weight)
-        if score_of(model.dim, n, squares, cheapest) < best - 1e-9 * abs(best):
+        squares, price = weigh_means(U, few, within, RATIOS[j])
+        if score_of(dim, n, squares, cheapest) < best - 1e-9 * abs(best):
             break
-        score = score_of(model.dim, n, squares, price)
+        score = score_of(dim, n, squares, price)
         if score >= best:
             best = score
             noise = squares
             i = j
     for j in range(first + 1, len(RATIOS) if U > 1 else 0):
-        squares, price = weigh_means(counts, products, within, RATIOS[j], weight)
-        if score_of(model.dim, n, within, price) < best - 1e-9 * abs(best):
+        squares, price = weigh_means(U, few, within, RATIOS[j])
+        if score_of(dim, n, within, price) < best - 1e-9 * abs(best):
             break
-        score = score_of(model.dim, n, squares, price)
+        score = score_of(dim, n, squares, price)
         if score > best:
             best = score
             noise = squares
             i = j
-    return best, with_noise(model, model.dim, RATIOS[i], noise / ((n - 1) * model.dim))
+    return best, RATIOS[i], noise / ((n - 1) * dim)
 
 
 @inlined
@@ -283,15 +341,16 @@ def place_of_ratio(ratio):
 
 
 @inlined
-def weigh_means(counts, products, within, ratio, weight):
+def weigh_means(U, few, within, ratio):
     """Return the sum of squares around the labels' means and of these means, given their ratio, and
-    the price of the means; see `evidence_of_few`. weight: (U,), overwritten.
+    the price of the means; see `evidence_of_few`.
     """
+    _, counts, products, _, weight = few
     weights = 0.0
     spreads = 1.0
     between = 0.0
     mean_square = 0.0
-    for a in range(len(counts)):
+    for a in range(U):
         spread = 1.0 + ratio * counts[a]
         spreads *= spread
         weight[a] = 1.0 / spread
@@ -430,8 +489,9 @@ def next_bit(model, n, ones, mean, j):
 def common_mean(model, clusters, mean):
     """Write to `mean` (d,) the mean m of the labels' means; for bits, that of all data."""
     counts, sums = clusters
-    mean[:] = 0.0
     weights = 0.0
+    for j in range(len(mean)):
+        mean[j] = 0.0
     for k in range(len(counts)):
         if counts[k] > 0:
             weight = 1.0 if model.bits else 1.0 / (1.0 + model.ratio * counts[k])
@@ -504,16 +564,16 @@ def log_density(prediction, k, row, square):
     return b[k] + dot_row(W, k, row) - 0.5 * g[k] * square
 
 
-@jit
-def linear_scores(model, clusters, mean, W, b):
+@inlined
+def linear_scores(model, clusters, mean, W, b, g):
     """Write W (K, d) and b (K,): the label of x is the largest of W x + b.
 
     How often a label occurred does not count, and for real numbers all means count as equally well
-    known. Labels that are not in use get -inf. mean: (d,), overwritten.
+    known. Labels that are not in use get -inf. mean: (d,) and g: (K,), overwritten.
     """
     K, d = clusters.sums.shape
-    g = np.empty(K)
-    alike = with_noise(model, 0.0, model.ratio, 1.0)
+    bits, _, ratio, _, log_alpha, depends, typical = model
+    alike = Model(bits, 0.0, ratio, 1.0, log_alpha, depends, typical)
     common_mean(alike, clusters, mean)
     for k in range(K):
         if clusters.counts[k] == 0:
@@ -540,12 +600,13 @@ def map_sweeps(model, x, z, clusters, sweeps):
     K = len(counts)
     prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
     W_columns = np.zeros((d, K))  # W transposed, so that the scores of all labels add up together
-    scores = np.empty(K)
+    scores, numbers = np.empty(K), np.empty(d)
     mean = np.zeros(d)
     common_mean(model, clusters, mean)
     for k in range(K):
         predictive(model, clusters, mean, k, prediction)
-        W_columns[:, k] = prediction.W[k]
+        for j in range(d):
+            W_columns[j, k] = prediction.W[k, j]
     own = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
     is_current = np.zeros(K, np.bool_)
     log_counts = np.zeros(K)
@@ -557,13 +618,12 @@ def map_sweeps(model, x, z, clusters, sweeps):
         for i in range(n):
             row = x[i]
             old = z[i]
-            scores[:] = prediction.b
+            copy(prediction.b, scores)
             square = 0.0
             for j in range(d):
-                value = np.float64(row[j])
-                square += value * value
-                for k in range(K):
-                    scores[k] += W_columns[j, k] * value
+                numbers[j] = row[j]
+                square += numbers[j] * numbers[j]
+            add_products(numbers, W_columns, scores)
             best = -1
             top = -np.inf
             tried_new = False
@@ -590,7 +650,8 @@ def map_sweeps(model, x, z, clusters, sweeps):
                     is_current[k] = False
                     log_counts[k] = math.log(counts[k]) if counts[k] > 0 else 0.0
                     predictive(model, clusters, mean, k, prediction)
-                    W_columns[:, k] = prediction.W[k]
+                    for j in range(d):
+                        W_columns[j, k] = prediction.W[k, j]
         moves += moved
         if moved == 0:
             break
@@ -608,25 +669,24 @@ def add(clusters, k, row, times):
             clusters.sums[k, j] = 0.0
 
 
-@jit
-def assign(model, clusters, row, square, prediction, is_current):
+@inlined
+def assign(model, clusters, row, square, prediction, is_current, few):
     """Label one more row (d,): with its most probable label, or a new one if that makes all data
     more probable.
 
     clusters: changed in place. square: the sum of all squares, with those of this row.
     prediction: a `Predictive`, kept between calls; for bits, it is up to date where `is_current`
-    (K,). (For real numbers it always changes, with the noise.)
+    (K,). (For real numbers it always changes, with the noise.) few: overwritten.
 
     Returns the label, whether it is new, whether a few such rows together might get a new one, and
-    the model with the ratio and noise from now on.
+    the ratio and noise from now on.
     """
     counts = clusters.counts
-    used = np.count_nonzero(counts)
-    if model.bits or used > MANY:
+    if model.bits or number_used(counts) > MANY:
         found = compare_labels(model, clusters, row, square, prediction, is_current)
     else:
-        found = compare_few(model, clusters, row, square)
-    best, top, unused, new, model = found
+        found = compare_few(model, clusters, row, square, few)
+    best, top, unused, new, ratio, noise = found
     is_new = best < 0 or new > top
     label = unused if is_new else best
     is_doubtful = False
@@ -635,7 +695,7 @@ def assign(model, clusters, row, square, prediction, is_current):
         is_doubtful = new + 0.75 * lead > top
     add(clusters, label, row, 1)
     is_current[label] = False
-    return label, is_new, is_doubtful, model
+    return label, is_new, is_doubtful, ratio, noise
 
 
 @jit
@@ -643,7 +703,7 @@ def compare_labels(model, clusters, row, square, prediction, is_current):
     """Compare the labels in use, and a new one, for one more row; see `assign`.
 
     Returns the most probable label in use (-1 if there is none) and its score, a label that is not
-    in use (-1 if there is none) and its score, and the model of the better one.
+    in use (-1 if there is none) and its score, and the ratio and noise of the better one.
     """
     counts, sums = clusters
     K, d = sums.shape
@@ -667,6 +727,7 @@ def compare_labels(model, clusters, row, square, prediction, is_current):
         elif score + math.log(counts[k]) > top:
             top = score + math.log(counts[k])
             best = k
+    ratio, noise = model.ratio, model.noise
     if best >= 0 and not model.bits:  # the noise depends on the choice, so compare the evidence
         parts = label_parts(model, clusters)
         given = (model, clusters, parts, row, square, mean)
@@ -676,8 +737,7 @@ def compare_labels(model, clusters, row, square, prediction, is_current):
             new, new_ratio, new_noise = evidence_with(*given, unused)
             if new > top:
                 ratio, noise = new_ratio, new_noise
-        model = with_noise(model, model.dim, ratio, noise)
-    return best, top, unused, new, model
+    return best, top, unused, new, ratio, noise
 
 
 @inlined
@@ -691,38 +751,42 @@ def evidence_with(model, clusters, parts, row, square, mean, k):
     return found
 
 
-@jit
-def compare_few(model, clusters, row, square):
+@inlined
+def compare_few(model, clusters, row, square, few):
     """Do the same as `compare_labels` for real numbers and few labels, from inner products alone.
 
-    Scores lack a constant.
+    Scores lack a constant. few: overwritten.
     """
     counts, sums = clusters
     K = len(counts)
+    used, n, products = few.used, few.counts, few.products
     unused = -1
-    for k in range(K - 1, -1, -1):
-        if counts[k] == 0:
+    U = 0
+    for k in range(K):
+        if counts[k] > 0:
+            used[U] = k
+            n[U] = counts[k]
+            U += 1
+        elif unused < 0:
             unused = k
-    used = np.flatnonzero(counts)
-    U = len(used)
     if U == 0:
-        return -1, -np.inf, unused, 0.0, model
-    n = np.ones(U + 1, np.int64)
-    products = np.empty((U + 1, U + 1))  # of the labels' sums and, at last, the row
+        return -1, -np.inf, unused, 0.0, model.ratio, model.noise
+    n[U] = 1
     products[U, U] = dot(row, row)
     within = square - products[U, U]
     for a in range(U):
-        n[a] = counts[used[a]]
         for c in range(a + 1):
             products[a, c] = products[c, a] = dot_rows(sums, used[a], sums, used[c])
         products[U, a] = products[a, U] = dot_row(sums, used[a], row)
         within -= products[a, a] / n[a]
     least = 1e-12 * square
-    best = nearest(model, n, products)
+    best = nearest(model, U, few)
     new = -np.inf
-    new_model = model
+    new_ratio, new_noise = model.ratio, model.noise
     if unused >= 0:
-        new, new_model = evidence_of_few(model, n, products, max(within, least) + 1e-300)
+        new, new_ratio, new_noise = evidence_of_few(
+            model.dim, model.ratio, U + 1, few, max(within, least) + 1e-300
+        )
         new += model.log_alpha - math.log(n[best])
     within += products[best, best] / n[best] + products[U, U]
     for c in range(U):
@@ -731,20 +795,19 @@ def compare_few(model, clusters, row, square):
     products[best, best] += products[U, best] + products[U, U]
     n[best] += 1
     within -= products[best, best] / n[best]
-    known = (n[:U], products[:U, :U], max(within, least) + 1e-300)
-    top, known_model = evidence_of_few(model, *known)
-    return used[best], top, unused, new, known_model if top >= new else new_model
+    top, ratio, noise = evidence_of_few(model.dim, model.ratio, U, few, max(within, least) + 1e-300)
+    if new > top:
+        ratio, noise = new_ratio, new_noise
+    return used[best], top, unused, new, ratio, noise
 
 
-@jit
-def nearest(model, n, products):
-    """Return which of U labels is the most probable for one more row.
-
-    n: (U + 1,) rows of each label, and 1. products: (U + 1, U + 1), see `compare_few`.
-    """
-    U = len(n) - 1
+@inlined
+def nearest(model, U, few):
+    """Return which of U labels is the most probable for one more row; see `compare_few`."""
+    _, n, products, mean, _ = few
     weights = 0.0
-    mean = np.zeros(U + 1)  # inner products of the labels' sums, and of the row, with their mean
+    for c in range(U + 1):
+        mean[c] = 0.0
     for a in range(U):
         spread = 1.0 + model.ratio * n[a]
         weights += n[a] / spread
@@ -753,7 +816,8 @@ def nearest(model, n, products):
     mean_square = 0.0
     for a in range(U):
         mean_square += mean[a] / (1.0 + model.ratio * n[a])
-    mean /= weights
+    for c in range(U + 1):
+        mean[c] /= weights
     mean_square /= weights * weights
     best = 0
     top = -np.inf

@@ -15,6 +15,8 @@ from blockmdp.jit import inlined, jit, template
 from blockmdp.oracles._dirichlet import (
     MANY,
     Clusters,
+    add_products,
+    copy,
     dot,
     evidence,
     evidence_of_parts,
@@ -126,11 +128,19 @@ def sweep(model, own, score, x, z, clusters, square):
         other_score, other_model = score_labels(model, moved, square)
         if not is_better(other_score, score):
             return score, own
-        z[:] = other
-        clusters.counts[:] = moved.counts
-        clusters.sums[:] = moved.sums
+        copy(other, z)
+        copy_clusters(moved, clusters)
         score = other_score
         own = other_model
+
+
+@inlined
+def copy_clusters(clusters, to):
+    """Write the counts and sums of labels to others, which may have room for more labels."""
+    copy(clusters.counts, to.counts)
+    for k in range(len(clusters.counts)):
+        for j in range(clusters.sums.shape[1]):
+            to.sums[k, j] = clusters.sums[k, j]
 
 
 @inlined
@@ -154,9 +164,8 @@ def try_labels(model, x, square, labelling, K, most, z, score):
     other_score, own = sweep(model, own, other_score, x, z, clusters, square)
     if not is_better(other_score, score):
         return False, K, model
-    labelling.z[:] = z
-    labelling.counts[:room] = clusters.counts
-    labelling.sums[:room] = clusters.sums
+    copy(z, labelling.z)
+    copy_clusters(clusters, labelling)
     return True, note_labels(labelling, room, most), own
 
 
@@ -339,15 +348,17 @@ def next_merger(model, clusters, square, pairs, first, score):
     for i in range(first, len(pairs)):
         one, two = pairs[i]
         counts[one] += counts[two]
-        sums[one] += sums[two]
         counts[two] = 0
-        sums[two] = 0.0
+        for j in range(sums.shape[1]):
+            sums[one, j] += sums[two, j]
+            sums[two, j] = 0.0
         update_part(model, merged, parts, one)
         if evidence_of_parts(model, merged, parts, square)[0] > score:
             return i
         for k in (one, two):
             counts[k] = clusters.counts[k]
-            sums[k] = clusters.sums[k]
+            for j in range(sums.shape[1]):
+                sums[k, j] = clusters.sums[k, j]
             update_part(model, merged, parts, k)
     return len(pairs)
 
@@ -364,9 +375,11 @@ def split_pays(model, clusters, square, x, part, k, new, score):
     for i in range(len(x)):
         if part[i]:
             counts[new] += 1
-            sums[new] += x[i]
+            for j in range(sums.shape[1]):
+                sums[new, j] += x[i, j]
     counts[k] -= counts[new]
-    sums[k] -= sums[new]
+    for j in range(sums.shape[1]):
+        sums[k, j] -= sums[new, j]
     return evidence(model, Clusters(counts, sums), square) > score
 
 
@@ -457,16 +470,10 @@ def best_side(x, side):
     direction = deviations[farthest].copy()
     for step in range(POWERS + 1):
         along[:] = 0.0
-        for j in range(d):
-            weight = direction[j]
-            for i in range(n):
-                along[i] += weight * columns[j, i]
+        add_products(direction, columns, along)
         if step < POWERS:
             direction[:] = 0.0
-            for i in range(n):
-                weight = along[i]
-                for j in range(d):
-                    direction[j] += weight * deviations[i, j]
+            add_products(along, deviations, direction)
             direction /= np.float32(max(math.sqrt(dot(direction, direction)), TINY))
     threshold = cut_in_two(along)
     for i in range(n):
@@ -622,7 +629,8 @@ def best_cut(model, x, tree, square):
     sums = np.zeros((2 * n - 1, d))
     for i in range(n):
         counts[i] = 1
-        sums[i] = x[i]
+        for j in range(d):
+            sums[i, j] = x[i, j]
     alive = np.zeros(2 * n - 1, np.bool_)
     alive[:n] = True
     best = -np.inf

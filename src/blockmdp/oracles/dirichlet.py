@@ -1196,7 +1196,8 @@ class MixtureBank:
         while True:
             if last.stopped:
                 g = int(groups[last.rows - 1])
-                if last.is_new or len(last.moved) or not reconsider(self.state, g):
+                is_sure = last is begun or last.is_new or len(last.moved)
+                if is_sure or not reconsider(self.state, g):
                     self.mixtures[g]._attend(last.is_new, last.moved)
                     touched.add(g)
             if last.rows == len(rows):
@@ -1251,7 +1252,7 @@ class Begun(NamedTuple):
     rows: int  # how many are learnt
     is_new: bool  # whether the last one has a new label
     moved: Labels  # rows of its mixture that should have one together
-    stopped: bool  # whether it needs attention
+    stopped: bool  # whether it needs attention, and more than `reconsider`
 
 
 class Coding(NamedTuple):

@@ -18,7 +18,7 @@ from blockmdp.dynamics import (
     sample_reward,
     successor,
 )
-from blockmdp.jit import jit
+from blockmdp.jit import inlined, jit
 from blockmdp.oracles.scores import BankScores, best_label, shape
 from blockmdp.rng import step, uniform
 from blockmdp.tapes import Tape
@@ -39,7 +39,7 @@ def start(initial: Floats, e: Keys) -> Integers:
     return s
 
 
-@jit
+@inlined
 def choose_one(pi: Floats, label: int, c: np.uint64, h: int) -> int:
     """Draw an action for step h from the probabilities pi[label].
 
@@ -113,10 +113,28 @@ def play(
     tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
     (H + 1, d), actions: (H,) and rewards: (H,) are filled in place.
     """
-    H = len(actions)
     d = x.shape[1]
-    row = np.empty(d)
-    y = np.empty(d)
+    given = (dynamics, tape, scores, pi, e, c, x, actions, rewards)
+    length: int = play_in(*given, np.empty(d), np.empty(d))
+    return length
+
+
+@inlined
+def play_in(
+    dynamics: Dynamics,
+    tape: Tape,
+    scores: BankScores,
+    pi: Floats,
+    e: np.uint64,
+    c: np.uint64,
+    x: NDArray[Any],
+    actions: Integers,
+    rewards: Floats,
+    row: Floats,
+    y: Floats,
+) -> int:
+    """Do the same; row, y: (d,), overwritten. (References are not counted here.)"""
+    H, d = len(rewards), x.shape[1]
     s = first_state(dynamics.initial, e)
     for h in range(H + 1):
         shown = tape.shift[h, s] + (tape.visits[h, s] & tape.mask)

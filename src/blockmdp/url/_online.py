@@ -87,6 +87,7 @@ def learn_online(
     pooled: bool,
     past: Past,
     k: int,
+    learnt: int,
     stop: int,
     x: NDArray[Any],
     moved: NDArray[np.int64],
@@ -109,8 +110,12 @@ def learn_online(
         Whether there is one mixture for all levels.
     past : Past
         All episodes; filled from k on.
-    k, stop : int
-        The first episode, and the one before which to stop.
+    k : int
+        The first episode.
+    learnt : int
+        If it was begun before, how many of its rows are learnt, and `x` has them all; otherwise 0.
+    stop : int
+        The episode before which to stop.
     x : ndarray of shape (H + 1, d)
         Overwritten with the observations of the last episode.
     moved : ndarray of shape (DOUBTS,)
@@ -126,37 +131,38 @@ def learn_online(
     rows = np.empty(x.shape)
     levels = np.arange(H + 1)
     groups = np.zeros(H + 1, np.int64) if pooled else levels
-    for _ in range(episodes_on_tape(world.tape, stop - k)):
-        number = world.first + k
-        n_labels = bank.scores.b.shape[1]
-        pi = best_actions(tables.q)
-        if n_labels > pi.shape[1]:
-            known = pi
-            pi = np.full((H, n_labels, A), 1 / A)
-            pi[:, : known.shape[1]] = known
-        length = play(
-            world.dynamics,
-            world.tape,
-            bank.scores,
-            pi,
-            np.uint64(child(world.key, number)),
-            np.uint64(child(world.policy_key, number)),
-            x,
-            past.actions[k],
-            past.rewards[k],
-        )
-        past.lengths[k] = length
-        m = length + 1
+    begun = 1 if learnt > 0 else 0
+    for _ in range(begun + episodes_on_tape(world.tape, stop - k - begun)):
+        if learnt == 0:
+            number = world.first + k
+            n_labels = bank.scores.b.shape[1]
+            pi = best_actions(tables.q)
+            if n_labels > pi.shape[1]:
+                known = pi
+                pi = np.full((H, n_labels, A), 1 / A)
+                pi[:, : known.shape[1]] = known
+            past.lengths[k] = play(
+                world.dynamics,
+                world.tape,
+                bank.scores,
+                pi,
+                np.uint64(child(world.key, number)),
+                np.uint64(child(world.policy_key, number)),
+                x,
+                past.actions[k],
+                past.rewards[k],
+            )
+        m = past.lengths[k] + 1
         plain = True
-        for h in range(m):
+        for h in range(learnt, m):
             g = groups[h]
             for j in range(x.shape[1]):
                 rows[h, j] = x[h, j]
-            n = bank.n[g] + (h if pooled else 0)
+            n = bank.n[g] + (h - learnt if pooled else 0)
             plain = plain and is_plain(bank, bounds, g, n, rows[h])
         if not plain:
-            return k, 0, False, 0, False
-        learnt, is_new, size, stopped = learn_rows(bank, groups[:m], rows[:m], 0, moved)
+            return k, learnt, False, 0, False
+        learnt, is_new, size, stopped = learn_rows(bank, groups[:m], rows[:m], learnt, moved)
         if stopped:
             return k, learnt, is_new, size, True
         if update_scores(bank, groups[:1] if pooled else levels[:m]).any():
@@ -175,19 +181,24 @@ def learn_online(
         )
         plan(tables, k, np.uint64(step(np.uint64(child(world.agent_key, k)), H)))
         k += 1
+        learnt = 0
     return k, -1, False, 0, False
 
 
 @jit
-def with_psrl(tables, world, bank, bounds, pooled, past, k, stop, x, moved):
+def with_psrl(tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved):
     update, plan = psrl.update, psrl.plan
-    return learn_online(update, plan, tables, world, bank, bounds, pooled, past, k, stop, x, moved)
+    return learn_online(
+        update, plan, tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved
+    )
 
 
 @jit
-def with_ucbvi(tables, world, bank, bounds, pooled, past, k, stop, x, moved):
+def with_ucbvi(tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved):
     update, plan = ucbvi.update, ucbvi.plan
-    return learn_online(update, plan, tables, world, bank, bounds, pooled, past, k, stop, x, moved)
+    return learn_online(
+        update, plan, tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved
+    )
 
 
 LOOPS = {PSRL: with_psrl, UCBVI: with_ucbvi}  # learners that follow the best actions of a table q

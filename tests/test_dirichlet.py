@@ -298,10 +298,10 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
         prediction = Predictive(np.zeros((5, 8)), np.zeros(5), np.zeros(5))
         is_current = np.zeros(5, np.bool_)
         assigned, floats = [], [score, *np.hstack(best)]
-        few = interpreted(_dirichlet.room_for_few)()
+        room = interpreted(_dirichlet.room_for_few)()
         for row in (x if bits else 3 * x)[:9]:
             label, is_new, is_doubtful, *after = _dirichlet.assign(
-                model, clusters, row, square, prediction, is_current, few
+                model, clusters, row, square, prediction, is_current, room
             )
             assigned.append((label, is_new, is_doubtful))
             floats += after

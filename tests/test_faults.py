@@ -223,11 +223,14 @@ def test_while_one_process_compiles_the_loops_of_an_agent_others_run_other_agent
     assert order(set()) == runs
     assert order({kind}) == [*tabular, *url]
     assert order({kind, other}) == runs
-    waiting = pool_module._Waiting(runs[1:])
-    waiting.add(runs[0])
-    waiting.add_first(runs[2])
-    taken = [waiting.pop(set()) for _ in range(len(runs) + 1)]
-    assert taken == [runs[2], *runs[1:], runs[0]]
+    waiting = pool_module._Waiting(runs[2:])
+    waiting.first.append(runs[1])
+    waiting.last.append(tabular[0])  # it was killed, so it waits for all others
+    assert [waiting.pop({kind}) for _ in range(3)] == [
+        runs[1],
+        *[r for r in tabular if r in runs[2:]][:2],
+    ]
+    assert [waiting.pop({kind}) for _ in range(len(runs) - 3)][-1] == tabular[0]
     assert not waiting
 
 

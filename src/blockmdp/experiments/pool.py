@@ -186,7 +186,7 @@ class Pool:
                     if self._is_out_of_memory(outcome):
                         self._remove(worker)  # its memory would be missing for the next run
                         if worker.runs > 1:  # earlier runs may have taken the memory
-                            waiting.add_first(run)
+                            waiting.first.append(run)
                             continue
                     yield run, outcome
                 elif worker.dead:
@@ -197,7 +197,7 @@ class Pool:
                     if tries["start"] == MAX_TRIES or kills["start"] == MAX_KILLS:
                         raise ExecutorError(f"a worker process cannot start: {worker.last_line}")
                     if counts[run.key] < (MAX_KILLS if killed else MAX_TRIES):
-                        waiting.add(run)  # not first: the next process may be killed as well
+                        waiting.last.append(run)  # the next process may be killed as well
                         continue
                     died = f"the worker process died {counts[run.key]} times: {worker.how}"
                     yield run, _failure(f"{worker.output}\n{died}".strip())
@@ -243,28 +243,18 @@ class _Waiting:
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self._queues: dict[tuple[str, ...], collections.deque[tuple[int, Run]]] = {}
-        self._first = self._last = 0  # places of the first run and the last
-        for run in runs:
-            self.add(run)
+        for place, run in enumerate(runs):
+            self._queues.setdefault(run.setting.kind, collections.deque()).append((place, run))
+        self.first: collections.deque[Run] = collections.deque()  # to be taken before all others
+        self.last: collections.deque[Run] = collections.deque()  # when there are no others
 
     def __bool__(self) -> bool:
-        return bool(self._queues)
-
-    def _queue(self, run: Run) -> collections.deque[tuple[int, Run]]:
-        return self._queues.setdefault(run.setting.kind, collections.deque())
-
-    def add(self, run: Run) -> None:
-        """Add a run behind all others."""
-        self._last += 1
-        self._queue(run).append((self._last, run))
-
-    def add_first(self, run: Run) -> None:
-        """Add a run before all others."""
-        self._first -= 1
-        self._queue(run).appendleft((self._first, run))
+        return bool(self.first or self._queues or self.last)
 
     def pop(self, compiling: set[tuple[str, ...]]) -> Run:
         """Take the first run whose kind is not being compiled, or the first if there is none."""
+        if self.first or not self._queues:
+            return (self.first or self.last).popleft()
         kinds = self._queues.keys() - compiling or self._queues.keys()
         kind = min(kinds, key=lambda kind: self._queues[kind][0][0])
         _, run = self._queues[kind].popleft()

@@ -84,7 +84,7 @@ class Setting:
 
     @cached_property
     def kind(self) -> tuple[str, ...]:
-        """What the agent consists of. Agents of the same kind execute the same compiled loops."""
+        """What the agent consists of. Agents of one kind mostly execute the same compiled loops."""
         return tuple(part for _, part in flatten(self.agent) if isinstance(part, str))
 
     @cached_property

@@ -52,6 +52,7 @@ __all__ = [
     "new_bank",
     "note_labels_of",
     "only",
+    "reconsider",
     "search_labels",
     "update_scores",
     "with_room",
@@ -274,7 +275,7 @@ def learn_row(bank, g, rows, i, y, few):
     """Give row i its most probable label in mixture g; see `learn_rows`. y, few: overwritten.
 
     Returns the label, whether it is new, and whether a few such rows together might get a new one.
-    (References are not counted here, which would take as long as all the rest.)
+    (Counting references would take a third of the time, so it is a scalar function.)
     """
     n, K = bank.n[g], bank.room[g]
     shape(bank.scores, g, rows[i], y)

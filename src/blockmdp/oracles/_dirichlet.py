@@ -294,7 +294,7 @@ def square_within(clusters, parts, square):
 def evidence_of_few(dim, ratio, U, few, within):
     """Return the evidence of the means of U labels, and the ratio and noise that maximise it.
 
-    The best of all ratios is found from a few of them. It is close to the one before, and a bound
+    The best of all ratios is found from a few of them. It is close to `ratio`, and a bound
     tells when no other can be better: with the ratio, the squares fall, but not below `within`, and
     their price rises.
 

@@ -1045,7 +1045,8 @@ class MixtureBank:
         X : ndarray of shape (m, d)
             Observations, finite.
         begun : Begun or None, default=None
-            How many of them are learnt already, while the bank was quiet.
+            How many of them are learnt already, while the bank was quiet. If the last one needs
+            attention, `reconsider` did not help.
 
         Returns
         -------
@@ -1196,8 +1197,8 @@ class MixtureBank:
         while True:
             if last.stopped:
                 g = int(groups[last.rows - 1])
-                is_sure = last is begun or last.is_new or len(last.moved)
-                if is_sure or not reconsider(self.state, g):
+                must_change = last is begun or last.is_new or len(last.moved)
+                if must_change or not reconsider(self.state, g):
                     self.mixtures[g]._attend(last.is_new, last.moved)
                     touched.add(g)
             if last.rows == len(rows):
@@ -1252,7 +1253,7 @@ class Begun(NamedTuple):
     rows: int  # how many are learnt
     is_new: bool  # whether the last one has a new label
     moved: Labels  # rows of its mixture that should have one together
-    stopped: bool  # whether it needs attention, and more than `reconsider`
+    stopped: bool  # whether it needs attention
 
 
 class Coding(NamedTuple):

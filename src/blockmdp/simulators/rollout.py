@@ -96,31 +96,8 @@ def advance(dynamics: Dynamics, h: int, s: Integers, a: Integers, e: Keys, r: Fl
     return t
 
 
-@jit
-def play(
-    dynamics: Dynamics,
-    tape: Tape,
-    scores: BankScores,
-    pi: Floats,
-    e: np.uint64,
-    c: np.uint64,
-    x: NDArray[Any],
-    actions: Integers,
-    rewards: Floats,
-) -> int:
-    """Play one episode of a policy whose decoder consists of linear scores; return its length.
-
-    tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
-    (H + 1, d), actions: (H,) and rewards: (H,) are filled in place.
-    """
-    d = x.shape[1]
-    given = (dynamics, tape, scores, pi, e, c, x, actions, rewards)
-    length: int = play_in(*given, np.empty(d), np.empty(d))
-    return length
-
-
 @inlined
-def play_in(
+def play(
     dynamics: Dynamics,
     tape: Tape,
     scores: BankScores,
@@ -133,7 +110,11 @@ def play_in(
     row: Floats,
     y: Floats,
 ) -> int:
-    """Do the same; row, y: (d,), overwritten. (References are not counted here.)"""
+    """Play one episode of a policy whose decoder consists of linear scores; return its length.
+
+    tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
+    (H + 1, d), actions: (H,) and rewards: (H,) are filled in place. row, y: (d,), overwritten.
+    """
     H, d = len(rewards), x.shape[1]
     s = first_state(dynamics.initial, e)
     for h in range(H + 1):

@@ -125,10 +125,11 @@ def learn_online(
     -------
     tuple
         The episode that is next, or needs attention; how many of its rows are learnt, -1 if it has
-        not begun; and for the last of these rows what `learn_rows` says of it.
+        not begun; and for the last of these rows what `learn_rows` says of it. If only the labels
+        were to be reconsidered, and nothing is to be changed, the loop can go on from there.
     """
     H, A = past.actions.shape[1], world.dynamics.model.shape[2]
-    rows = np.empty(x.shape)
+    rows, row, y = np.empty(x.shape), np.empty(x.shape[1]), np.empty(x.shape[1])
     levels = np.arange(H + 1)
     groups = np.zeros(H + 1, np.int64) if pooled else levels
     begun = 1 if learnt > 0 else 0
@@ -151,6 +152,8 @@ def learn_online(
                 x,
                 past.actions[k],
                 past.rewards[k],
+                row,
+                y,
             )
         m = past.lengths[k] + 1
         plain = True

@@ -106,6 +106,32 @@ def test_the_compiled_loop_changes_nothing(problem, options, monkeypatch):
             assert np.array_equal(mine.policy.decode(x, h), its.policy.decode(x, h))
 
 
+def test_an_episode_in_which_labels_settle_does_not_leave_the_compiled_loop(monkeypatch):
+    settled, learnt = [], []
+    settles, learn = OnlineDecoder.settles, OnlineDecoder.learn
+
+    def spy(self, rows):
+        settled.append(settles(self, rows))
+        return settled[-1]
+
+    def count(self, *arguments):
+        learnt.append(1)
+        return learn(self, *arguments)
+
+    def fit():
+        learnt.clear()
+        return bm.OnlineURL(pool_levels=False).fit(bm.comblock(20), 400).returns_, len(learnt)
+
+    monkeypatch.setattr(OnlineDecoder, "learn", count)
+    monkeypatch.setattr(OnlineDecoder, "settles", spy)
+    returns, left = fit()
+    assert np.count_nonzero(settled) > 100
+    monkeypatch.setattr(OnlineDecoder, "settles", lambda self, rows: False)
+    same, left_before = fit()
+    assert np.array_equal(returns, same)
+    assert 2 * left < left_before
+
+
 @pytest.mark.parametrize("oracle", [None, KMeans(3, n_init=2)])
 @pytest.mark.parametrize("pooled", [True, False])
 def test_memory_is_bounded_and_learning_goes_on(oracle, pooled, monkeypatch):

@@ -107,29 +107,27 @@ def test_the_compiled_loop_changes_nothing(problem, options, monkeypatch):
 
 
 def test_an_episode_in_which_labels_settle_does_not_leave_the_compiled_loop(monkeypatch):
-    settled, learnt = [], []
-    settles, learn = OnlineDecoder.settles, OnlineDecoder.learn
+    due, settled, left = [], [], []
+    for_loops, pass_on, learn = OnlineDecoder.for_loops, OnlineDecoder.pass_on, OnlineDecoder.learn
 
-    def spy(self, rows):
-        settled.append(settles(self, rows))
-        return settled[-1]
+    def enter(self):
+        due.append(self._bank.state.due.copy())
+        return for_loops(self)
+
+    def leave(self, k):
+        settled.extend(np.flatnonzero(self._bank.state.due != due[-1]))
+        pass_on(self, k)
 
     def count(self, *arguments):
-        learnt.append(1)
+        left.append(1)
         return learn(self, *arguments)
 
-    def fit():
-        learnt.clear()
-        return bm.OnlineURL(pool_levels=False).fit(bm.comblock(20), 400).returns_, len(learnt)
-
+    monkeypatch.setattr(OnlineDecoder, "for_loops", enter)
+    monkeypatch.setattr(OnlineDecoder, "pass_on", leave)
     monkeypatch.setattr(OnlineDecoder, "learn", count)
-    monkeypatch.setattr(OnlineDecoder, "settles", spy)
-    returns, left = fit()
-    assert np.count_nonzero(settled) > 100
-    monkeypatch.setattr(OnlineDecoder, "settles", lambda self, rows: False)
-    same, left_before = fit()
-    assert np.array_equal(returns, same)
-    assert 2 * left < left_before
+    bm.OnlineURL(pool_levels=False).fit(bm.comblock(20), 400)
+    assert len(settled) > 20
+    assert len(left) < 100
 
 
 @pytest.mark.parametrize("oracle", [None, KMeans(3, n_init=2)])

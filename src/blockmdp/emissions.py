@@ -413,9 +413,7 @@ class StateAndLevel(Emission):
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[np.float64]:
         x = np.zeros((len(states), self.dim))
-        x[:, : self.noisy] = self.sigma * rng.normals(keys, self.noisy)
-        x[np.arange(len(states)), states] += 1
-        x[:, self.n_states + level] += 1
+        add_normals(keys, float(self.sigma), self.noisy, states, self.n_states + level, x)
         return x
 
     def drawing(self) -> Drawing:
@@ -772,6 +770,25 @@ def scale_and_mark(x: NDArray[np.float32], sigma: np.float32, states: NDArray[np
 
 
 @jit
+def add_normals(
+    keys: NDArray[np.uint64],
+    sigma: float,
+    noisy: int,
+    states: NDArray[np.int64],
+    mark: int,
+    x: NDArray[np.float64],
+) -> None:
+    """Write noise to the first `noisy` coordinates of x (n, d), and add 1 to coordinates states[i]
+    and `mark` of each row i.
+    """
+    for i in range(len(x)):
+        for j in range(noisy):
+            x[i, j] = sigma * normal(keys[i], j)
+        x[i, states[i]] += 1.0
+        x[i, mark] += 1.0
+
+
+@jit
 def branches(keys: NDArray[np.uint64], i: int) -> NDArray[np.uint64]:
     """Return the key of the i-th stream below each key, (n,)."""
     out = np.empty(len(keys), np.uint64)
@@ -812,15 +829,23 @@ def markov_bits(
 
 @jit
 def hadamard_transform(x: NDArray[np.float64]) -> None:
-    """Multiply each row by Sylvester's Hadamard matrix, in place. x: (n, d), d a power of two."""
+    """Multiply each row by Sylvester's Hadamard matrix, in place. x: (n, d), d a power of two.
+
+    Two steps are done at once, as long as there are two, so that numbers are read and written half
+    as often.
+    """
     n, d = x.shape
     for i in range(n):
         step = 1
-        while step < d:
-            for start in range(0, d, 2 * step):
+        while 4 * step <= d:
+            for start in range(0, d, 4 * step):
                 for j in range(start, start + step):
-                    a = x[i, j]
-                    b = x[i, j + step]
-                    x[i, j] = a + b
-                    x[i, j + step] = a - b
-            step *= 2
+                    a, b = x[i, j], x[i, j + step]
+                    c, e = x[i, j + 2 * step], x[i, j + 3 * step]
+                    a, b, c, e = a + b, a - b, c + e, c - e
+                    x[i, j], x[i, j + step] = a + c, b + e
+                    x[i, j + 2 * step], x[i, j + 3 * step] = a - c, b - e
+            step *= 4
+        for j in range(step if step < d else 0):
+            a, b = x[i, j], x[i, j + step]
+            x[i, j], x[i, j + step] = a + b, a - b

@@ -239,8 +239,8 @@ def model_of(bank, g):
 @jit
 def learn_rows(bank, groups, rows, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
-    has a new label, or should have one together with others, or its label or all labels of its
-    mixture are to be reconsidered.
+    has a new label, or should have one together with others, or the labels of its mixture may have
+    to change; see `reconsider`.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
     moved: (DOUBTS,), overwritten with the rows that should have a new label.
@@ -265,7 +265,7 @@ def learn_rows(bank, groups, rows, first, moved):
             model, square = model_of(bank, g), bank.square[g]
             size = group(model, clusters, x, bank.z[g], square, candidates, moved)
         is_due = n + 1 >= bank.due[g] or bank.counts[g, label] >= bank.split_at[g, label]
-        if is_new or size > 0 or is_due:
+        if is_new or size > 0 or (is_due and not reconsider(bank, g)):
             return i + 1, is_new, size, True
     return m, False, 0, False
 
@@ -307,8 +307,7 @@ def reconsider(bank, g):
     """Reconsider the labels of a mixture if that is due, or the last one if it has grown.
 
     Returns whether nothing is to be changed, and takes note of that. Otherwise Python has to do it,
-    and nothing has changed. It is no part of `learn_rows`, which would take twice as long to
-    compile.
+    and nothing has changed.
     """
     return are_stable(bank, g) if bank.n[g] >= bank.due[g] else is_whole(bank, g)
 

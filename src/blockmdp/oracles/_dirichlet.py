@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
+BLOCK = 16  # rows that are scored together
 MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 
@@ -599,14 +600,12 @@ def map_sweeps(model, x, z, clusters, sweeps):
     counts = clusters.counts
     K = len(counts)
     prediction = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
-    W_columns = np.zeros((d, K))  # W transposed, so that the scores of all labels add up together
-    scores, numbers = np.empty(K), np.empty(d)
+    block, row = np.zeros((d, BLOCK)), np.empty(d)
+    scores, squares = np.empty((K, BLOCK)), np.empty(BLOCK)
     mean = np.zeros(d)
     common_mean(model, clusters, mean)
     for k in range(K):
         predictive(model, clusters, mean, k, prediction)
-        for j in range(d):
-            W_columns[j, k] = prediction.W[k, j]
     own = Predictive(np.zeros((K, d)), np.zeros(K), np.zeros(K))
     is_current = np.zeros(K, np.bool_)
     log_counts = np.zeros(K)
@@ -616,26 +615,27 @@ def map_sweeps(model, x, z, clusters, sweeps):
     for _ in range(sweeps):
         moved = 0
         for i in range(n):
-            row = x[i]
-            old = z[i]
-            copy(prediction.b, scores)
-            square = 0.0
+            at = i % BLOCK
+            if at == 0:
+                fill_block(x, i, block, squares)
+                for k in range(K):
+                    score_block(prediction, k, block, scores)
             for j in range(d):
-                numbers[j] = row[j]
-                square += numbers[j] * numbers[j]
-            add_products(numbers, W_columns, scores)
+                row[j] = x[i, j]
+            old = z[i]
+            square = squares[at]
             best = -1
             top = -np.inf
             tried_new = False
             for k in range(K):  # score = -d_ik = log p(x_i | k) + log N_k, both without row i
                 if counts[k] > 0 and k != old:
-                    score = scores[k] - 0.5 * prediction.g[k] * square + log_counts[k]
+                    score = scores[k, at] - 0.5 * prediction.g[k] * square + log_counts[k]
                 elif k == old:
                     score = leave_one_out(model, clusters, mean, row, square, k, own, is_current)
                     score += math.log(counts[k] - 1) if counts[k] > 1 else model.log_alpha
                 elif not tried_new and counts[old] > 1:  # a single row would only be renamed
                     tried_new = True
-                    score = scores[k] - 0.5 * prediction.g[k] * square + model.log_alpha
+                    score = scores[k, at] - 0.5 * prediction.g[k] * square + model.log_alpha
                 else:
                     continue
                 if score > top or (score == top and k == old):
@@ -650,12 +650,33 @@ def map_sweeps(model, x, z, clusters, sweeps):
                     is_current[k] = False
                     log_counts[k] = math.log(counts[k]) if counts[k] > 0 else 0.0
                     predictive(model, clusters, mean, k, prediction)
-                    for j in range(d):
-                        W_columns[j, k] = prediction.W[k, j]
+                    score_block(prediction, k, block, scores)
         moves += moved
         if moved == 0:
             break
     return moves
+
+
+@inlined
+def fill_block(x, first, block, squares):
+    """Write the rows from number `first` on to the columns of `block` (d, BLOCK), and the sums of
+    their squares to `squares` (BLOCK,).
+    """
+    for c in range(BLOCK):
+        squares[c] = 0.0
+    for j in range(len(block)):
+        for c in range(min(BLOCK, len(x) - first)):
+            block[j, c] = x[first + c, j]
+        for c in range(BLOCK):
+            squares[c] += block[j, c] * block[j, c]
+
+
+@inlined
+def score_block(prediction, k, block, scores):
+    """Write b[k] + W[k] . x for each column x of `block` (d, BLOCK) to `scores[k]` (BLOCK,)."""
+    for c in range(BLOCK):
+        scores[k, c] = prediction.b[k]
+    add_products(prediction.W[k], block, scores[k])
 
 
 @inlined

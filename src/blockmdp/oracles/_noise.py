@@ -65,7 +65,8 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
         return None
     # the evidence of all weights (rows) and scales (columns)
     nu = np.array(WEIGHTS)[:, None] + d + 1
-    psi = np.array(WEIGHTS)[:, None] * np.geomspace(s[0] / degrees, s[-1] / degrees, SCALES)
+    scales = np.exp(np.linspace(math.log(s[0] / degrees), math.log(s[-1] / degrees), SCALES))
+    psi = np.array(WEIGHTS)[:, None] * scales
     halves = np.arange(d) / 2
     constant = (gammaln((nu + degrees) / 2 - halves) - gammaln(nu / 2 - halves)).sum(axis=1)
     logs = np.log(psi[:, :, None] + s).sum(axis=2)

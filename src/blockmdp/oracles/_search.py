@@ -13,6 +13,7 @@ import numpy as np
 
 from blockmdp.jit import inlined, jit, template
 from blockmdp.oracles._dirichlet import (
+    BLOCK,
     MANY,
     Clusters,
     add_products,
@@ -462,10 +463,10 @@ def best_side(x, side):
             most = square
             farthest = i
     scale = np.float32(1.0 / max(math.sqrt(most), TINY))  # so that powers stay finite
+    scale_to_columns(deviations, scale, columns)
     for i in range(n):
         for j in range(d):
             deviations[i, j] *= scale
-            columns[j, i] = deviations[i, j]
     along = np.empty(n, np.float32)
     direction = deviations[farthest].copy()
     for step in range(POWERS + 1):
@@ -479,6 +480,22 @@ def best_side(x, side):
     for i in range(n):
         side[i] = along[i] > threshold
     return farthest
+
+
+@inlined
+def scale_to_columns(rows, scale, columns):
+    """Write rows (n, d), times a number, to columns (d, n): many side by side, because a column is
+    far away from the next one.
+    """
+    n, d = rows.shape
+    whole = n - n % BLOCK
+    for start in range(0, whole, BLOCK):
+        for j in range(d):
+            for c in range(BLOCK):
+                columns[j, start + c] = rows[start + c, j] * scale
+    for i in range(whole, n):
+        for j in range(d):
+            columns[j, i] = rows[i, j] * scale
 
 
 @jit

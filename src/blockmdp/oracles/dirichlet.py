@@ -29,7 +29,6 @@ from blockmdp.oracles._bank import (
     new_bank,
     note_labels_of,
     only,
-    reconsider,
     search_labels,
     update_scores,
     with_room,
@@ -733,7 +732,9 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         counts = np.bincount(z)
         sums = label_sums(self._bank.clipped(self._g, self._raw), z, len(counts))
         sums /= np.sqrt(np.maximum(counts, 1))[:, None]
-        return self._products() - sums.T @ sums, self._n - int(np.count_nonzero(counts))
+        scatter = sums.T @ sums
+        np.subtract(self._products(), scatter, out=scatter)
+        return scatter, self._n - int(np.count_nonzero(counts))
 
     def _products(self) -> Array:
         """Return the sum of the outer products of all rows.
@@ -741,9 +742,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         If it is smaller than the rows, it is kept, and only new rows are added.
         """
         n, d = self._raw.shape
-        known, products = self._known_products
+        known, before = self._known_products
         x = self._bank.clipped(self._g, self._raw[known:]).astype(np.float64)
-        products = np.asarray(products + x.T @ x)
+        products = np.asarray(x.T @ x)
+        products += before
         if n > d:
             self._known_products = n, products
         return products
@@ -908,10 +910,11 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if n < FEW:
             return False
         rows = self._x[now.z == k].astype(np.float64)
-        rows -= rows.mean(axis=0)
         squares, some = np.einsum("ij,ij->i", rows, rows), np.arange(0, n, n // 20)
         distances = squares[some, None] + squares - 2 * rows[some] @ rows.T
-        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * squares.mean()  # one row in n is closer
+        mean = now.clusters.sums[k] / n
+        variance = squares.mean() - mean @ mean
+        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * variance  # one row in n is closer
         neighbours = np.count_nonzero(distances < close, axis=1) - 1
         return bool(np.count_nonzero(neighbours > 2) > len(some) / 3)
 
@@ -1045,8 +1048,7 @@ class MixtureBank:
         X : ndarray of shape (m, d)
             Observations, finite.
         begun : Begun or None, default=None
-            How many of them are learnt already, while the bank was quiet. If the last one needs
-            attention, `reconsider` did not help.
+            How many of them are learnt already, while the bank was quiet.
 
         Returns
         -------
@@ -1197,10 +1199,8 @@ class MixtureBank:
         while True:
             if last.stopped:
                 g = int(groups[last.rows - 1])
-                must_change = last is begun or last.is_new or len(last.moved)
-                if must_change or not reconsider(self.state, g):
-                    self.mixtures[g]._attend(last.is_new, last.moved)
-                    touched.add(g)
+                self.mixtures[g]._attend(last.is_new, last.moved)
+                touched.add(g)
             if last.rows == len(rows):
                 return touched
             i, is_new, size, stopped = learn_rows(self.state, groups, rows, last.rows, moved)

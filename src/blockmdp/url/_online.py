@@ -87,7 +87,6 @@ def learn_online(
     pooled: bool,
     past: Past,
     k: int,
-    learnt: int,
     stop: int,
     x: NDArray[Any],
     moved: NDArray[np.int64],
@@ -112,8 +111,6 @@ def learn_online(
         All episodes; filled from k on.
     k : int
         The first episode.
-    learnt : int
-        If it was begun before, how many of its rows are learnt, and `x` has them all; otherwise 0.
     stop : int
         The episode before which to stop.
     x : ndarray of shape (H + 1, d)
@@ -125,47 +122,44 @@ def learn_online(
     -------
     tuple
         The episode that is next, or needs attention; how many of its rows are learnt, -1 if it has
-        not begun; and for the last of these rows what `learn_rows` says of it. If only the labels
-        were to be reconsidered, and nothing is to be changed, the loop can go on from there.
+        not begun; and for the last of these rows what `learn_rows` says of it.
     """
     H, A = past.actions.shape[1], world.dynamics.model.shape[2]
     rows, row, y = np.empty(x.shape), np.empty(x.shape[1]), np.empty(x.shape[1])
     levels = np.arange(H + 1)
     groups = np.zeros(H + 1, np.int64) if pooled else levels
-    begun = 1 if learnt > 0 else 0
-    for _ in range(begun + episodes_on_tape(world.tape, stop - k - begun)):
-        if learnt == 0:
-            number = world.first + k
-            n_labels = bank.scores.b.shape[1]
-            pi = best_actions(tables.q)
-            if n_labels > pi.shape[1]:
-                known = pi
-                pi = np.full((H, n_labels, A), 1 / A)
-                pi[:, : known.shape[1]] = known
-            past.lengths[k] = play(
-                world.dynamics,
-                world.tape,
-                bank.scores,
-                pi,
-                np.uint64(child(world.key, number)),
-                np.uint64(child(world.policy_key, number)),
-                x,
-                past.actions[k],
-                past.rewards[k],
-                row,
-                y,
-            )
+    for _ in range(episodes_on_tape(world.tape, stop - k)):
+        number = world.first + k
+        n_labels = bank.scores.b.shape[1]
+        pi = best_actions(tables.q)
+        if n_labels > pi.shape[1]:
+            known = pi
+            pi = np.full((H, n_labels, A), 1 / A)
+            pi[:, : known.shape[1]] = known
+        past.lengths[k] = play(
+            world.dynamics,
+            world.tape,
+            bank.scores,
+            pi,
+            np.uint64(child(world.key, number)),
+            np.uint64(child(world.policy_key, number)),
+            x,
+            past.actions[k],
+            past.rewards[k],
+            row,
+            y,
+        )
         m = past.lengths[k] + 1
         plain = True
-        for h in range(learnt, m):
+        for h in range(m):
             g = groups[h]
             for j in range(x.shape[1]):
                 rows[h, j] = x[h, j]
-            n = bank.n[g] + (h - learnt if pooled else 0)
+            n = bank.n[g] + (h if pooled else 0)
             plain = plain and is_plain(bank, bounds, g, n, rows[h])
         if not plain:
-            return k, learnt, False, 0, False
-        learnt, is_new, size, stopped = learn_rows(bank, groups[:m], rows[:m], learnt, moved)
+            return k, 0, False, 0, False
+        learnt, is_new, size, stopped = learn_rows(bank, groups[:m], rows[:m], 0, moved)
         if stopped:
             return k, learnt, is_new, size, True
         if update_scores(bank, groups[:1] if pooled else levels[:m]).any():
@@ -184,24 +178,19 @@ def learn_online(
         )
         plan(tables, k, np.uint64(step(np.uint64(child(world.agent_key, k)), H)))
         k += 1
-        learnt = 0
     return k, -1, False, 0, False
 
 
 @jit
-def with_psrl(tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved):
+def with_psrl(tables, world, bank, bounds, pooled, past, k, stop, x, moved):
     update, plan = psrl.update, psrl.plan
-    return learn_online(
-        update, plan, tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved
-    )
+    return learn_online(update, plan, tables, world, bank, bounds, pooled, past, k, stop, x, moved)
 
 
 @jit
-def with_ucbvi(tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved):
+def with_ucbvi(tables, world, bank, bounds, pooled, past, k, stop, x, moved):
     update, plan = ucbvi.update, ucbvi.plan
-    return learn_online(
-        update, plan, tables, world, bank, bounds, pooled, past, k, learnt, stop, x, moved
-    )
+    return learn_online(update, plan, tables, world, bank, bounds, pooled, past, k, stop, x, moved)
 
 
 LOOPS = {PSRL: with_psrl, UCBVI: with_ucbvi}  # learners that follow the best actions of a table q

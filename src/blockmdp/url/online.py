@@ -25,7 +25,7 @@ from blockmdp.jit import interpreted
 from blockmdp.learners import PSRL, Learner
 from blockmdp.loop import choice_key, replay
 from blockmdp.oracles import DirichletMixture, IncrementalOracle, check_is_oracle
-from blockmdp.oracles._bank import DOUBTS, Bank, reconsider
+from blockmdp.oracles._bank import DOUBTS, Bank
 from blockmdp.oracles._noise import MIN_DEGREES, whitening
 from blockmdp.oracles.dirichlet import Begun, MixtureBank, bounded, trusting
 from blockmdp.oracles.fitting import (
@@ -179,11 +179,7 @@ class OnlineURL(DecodingAgent):
         x = np.zeros((simulator.horizon + 1, tape.shown.shape[1]))
         moved = np.empty(DOUBTS, np.int64)
         given = (run.tables, world, *f.for_loops())
-        k, learnt = first, 0
-        while True:
-            k, learnt, is_new, size, stopped = loop(*given, k, learnt, stop, x, moved)
-            if is_new or size or not (stopped and f.settles(learnt)):
-                break  # else the loop goes on with the rest of the episode
+        k, learnt, is_new, size, stopped = loop(*given, first, stop, x, moved)
         new = slice(first, k)
         run.returns[new] = f.rewards[new].sum(axis=1)
         state.trajectories[new] = simulator.episodes + np.arange(1, k - first + 1)
@@ -386,13 +382,6 @@ class OnlineDecoder:
         bounds = Bounds(bank.most_rows(), coding.is_possible, coding.low, coding.high)
         past = Past(self.labels, self.actions, self.rewards, self.lengths)
         return bank.state, bounds, self.pooled, past
-
-    def settles(self, learnt: int) -> bool:
-        """Whether a compiled loop that stopped after so many rows of an episode can go on, because
-        nothing is to be changed about the labels.
-        """
-        assert self._bank is not None
-        return bool(reconsider(self._bank.state, 0 if self.pooled else learnt - 1))
 
     def pass_on(self, k: int) -> None:
         """Take note that a compiled loop has learnt all episodes before number k."""

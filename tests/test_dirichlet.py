@@ -371,17 +371,17 @@ def test_quiet_mixtures_are_reconsidered_by_a_loop_as_in_python(bits, monkeypatc
 
     for module in (_bank, _search, dirichlet):
         interpret(monkeypatch, module)
-    done, reconsider = [], dirichlet.reconsider
+    done, reconsider = [], _bank.reconsider
 
     def noted(*args):
         done.append(reconsider(*args))
         return done[-1]
 
-    monkeypatch.setattr(dirichlet, "reconsider", noted)
+    monkeypatch.setattr(_bank, "reconsider", noted)
     in_loop = learn()
     assert True in done
     assert False in done
-    monkeypatch.setattr(dirichlet, "reconsider", lambda *args: False)
+    monkeypatch.setattr(_bank, "reconsider", lambda *args: False)
     for one, other in zip(in_loop, learn()):
         assert one[:2] == other[:2]
         assert one[2] == pytest.approx(other[2], rel=1e-9)

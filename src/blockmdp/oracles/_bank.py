@@ -52,7 +52,6 @@ __all__ = [
     "new_bank",
     "note_labels_of",
     "only",
-    "reconsider",
     "search_labels",
     "update_scores",
     "with_room",
@@ -302,7 +301,7 @@ def learn_row(bank, g, rows, i, y, few):
     return label, is_new, is_doubtful
 
 
-@jit
+@template
 def reconsider(bank, g):
     """Reconsider the labels of a mixture if that is due, or the last one if it has grown.
 

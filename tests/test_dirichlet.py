@@ -323,6 +323,33 @@ def test_compiled_and_interpreted_loops_agree(bits, monkeypatch):
     assert floats == pytest.approx(same_floats, rel=1e-12)  # two libraries' lgamma
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 33])
+def test_scoring_rows_together_is_scoring_them_one_by_one(n, monkeypatch):
+    x = gaussians(n=n)[0].astype(np.float32)
+    z = np.arange(n) % 4  # wrong, so that rows move
+    model = shared(False, 8.0, math.log(0.01), 4.0, 1.5)
+
+    def run():
+        clusters, labels = statistics(x, z, 5), z.copy()
+        moves = _dirichlet.map_sweeps(model, x, labels, clusters, 10)
+        return moves, labels.tolist(), clusters.sums.tolist()
+
+    together = run()
+    interpret(monkeypatch, _dirichlet)
+    monkeypatch.setattr(_dirichlet, "BLOCK", 1)
+    assert run() == together
+    assert n == 1 or together[0] > 0
+
+
+def test_states_without_noise_do_not_look_crowded():
+    random = np.random.default_rng(0)
+    for d in (4, 16, 33):
+        looks = random.normal(size=(4, d))
+        z = np.r_[0, random.choice(4, size=1998, p=[0.05, 0.05, 0.1, 0.8])]
+        mixture = DirichletMixture().fit(looks[z])
+        assert not mixture._is_crowded(mixture._current())
+
+
 @pytest.mark.parametrize("kind", ["round", "bits", "correlated", "spikes"])
 def test_mixtures_of_a_bank_are_mixtures_alone_and_loops_agree(kind, monkeypatch):
     random = np.random.default_rng(0)

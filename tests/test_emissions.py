@@ -380,6 +380,18 @@ def test_perlevel_uses_the_emission_of_each_level():
         assert x.dtype == np.float32
 
 
+def test_perlevel_refuses_a_part_with_other_levels():
+    with pytest.raises(ValueError, match=r"emissions\[0\] has 2 levels, but there are 5 emissions"):
+        PerLevel([StateAndLevel(3, 2, 0.1)] * 5)
+
+
+def test_a_level_or_a_state_that_does_not_exist_is_an_error():
+    emission = StateAndLevel(3, 2, 0.1)
+    for level, state in [(2, 0), (0, 5), (0, -6)]:
+        with pytest.raises(IndexError):
+            sample(emission, [0, state], level=level)
+
+
 def test_perlevel_passes_the_level_on():
     emission = PerLevel([Louder(2, 4)] * 3)
     for level in range(3):

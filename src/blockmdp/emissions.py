@@ -412,8 +412,10 @@ class StateAndLevel(Emission):
     def sample(
         self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[np.float64]:
-        x = np.zeros((len(states), self.dim))
-        add_normals(keys, float(self.sigma), self.noisy, states, self.n_states + level, x)
+        x = np.zeros((len(keys), self.dim))
+        write_normals(keys, float(self.sigma), self.noisy, x)
+        x[np.arange(len(keys)), states] += 1
+        x[:, self.n_states + level] += 1
         return x
 
     def drawing(self) -> Drawing:
@@ -698,6 +700,11 @@ class PerLevel(Emission):
                     f"PerLevel: emissions[{h}] has {e.n_states} states and {e.dim} dimensions, but "
                     f"emissions[0] has {first.n_states} and {first.dim}"
                 )
+            if e.n_levels not in (None, len(self.emissions)):
+                raise ValueError(
+                    f"PerLevel: emissions[{h}] has {e.n_levels} levels, but there are "
+                    f"{len(self.emissions)} emissions, one for each level"
+                )
         self.n_states, self.dim = first.n_states, first.dim
         self.n_levels = len(self.emissions)
         self.dtype = np.result_type(*(e.dtype for e in self.emissions)).type
@@ -770,22 +777,13 @@ def scale_and_mark(x: NDArray[np.float32], sigma: np.float32, states: NDArray[np
 
 
 @jit
-def add_normals(
-    keys: NDArray[np.uint64],
-    sigma: float,
-    noisy: int,
-    states: NDArray[np.int64],
-    mark: int,
-    x: NDArray[np.float64],
+def write_normals(
+    keys: NDArray[np.uint64], sigma: float, noisy: int, x: NDArray[np.float64]
 ) -> None:
-    """Write noise to the first `noisy` coordinates of x (n, d), and add 1 to coordinates states[i]
-    and `mark` of each row i.
-    """
-    for i in range(len(x)):
+    """Write normal numbers, times sigma, to the first `noisy` columns of x (n, d). keys: (n,)."""
+    for i in range(len(keys)):
         for j in range(noisy):
             x[i, j] = sigma * normal(keys[i], j)
-        x[i, states[i]] += 1.0
-        x[i, mark] += 1.0
 
 
 @jit

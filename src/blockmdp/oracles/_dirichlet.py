@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 RATIOS = tuple(4.0**i for i in range(-3, 11))
-BLOCK = 16  # rows that are scored together
+BLOCK = 16  # rows that are treated together
 MANY = 14  # labels above which not all ratios and not all pairs of labels are tried
 LOG_PI = math.log(math.pi)
 

@@ -484,8 +484,9 @@ def best_side(x, side):
 
 @inlined
 def scale_to_columns(rows, scale, columns):
-    """Write rows (n, d), times a number, to columns (d, n): many side by side, because a column is
-    far away from the next one.
+    """Write rows (n, d), times a number, to columns (d, n).
+
+    16 rows are written at a time, because neighbours in a row get far away from each other.
     """
     n, d = rows.shape
     whole = n - n % BLOCK

@@ -909,12 +909,10 @@ class DirichletMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n, dim, k = int(now.clusters.counts.max()), self._model.dim, now.clusters.counts.argmax()
         if n < FEW:
             return False
-        rows = self._x[now.z == k].astype(np.float64)
+        rows = self._x[now.z == k] - now.clusters.sums[k] / n  # exactly 0 without noise
         squares, some = np.einsum("ij,ij->i", rows, rows), np.arange(0, n, n // 20)
         distances = squares[some, None] + squares - 2 * rows[some] @ rows.T
-        mean = now.clusters.sums[k] / n
-        variance = squares.mean() - mean @ mean
-        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * variance  # one row in n is closer
+        close = 2 * gammaincinv(dim / 2, 1 / n) / dim * 2 * squares.mean()  # one row in n is closer
         neighbours = np.count_nonzero(distances < close, axis=1) - 1
         return bool(np.count_nonzero(neighbours > 2) > len(some) / 3)
 

@@ -1,9 +1,9 @@
 """The compiled loop of OnlineURL: episodes in which nothing is found but known labels.
 
-Most episodes are of this kind once the decoder is good. The mixtures then only count their rows,
-and the learner learns from labels that do not change. An episode in which more happens is left to
-`OnlineDecoder.learn`, from the row on that needs it. So this loop changes no result, and the other
-engines, which do without it, are its twin.
+Most episodes are of this kind once the decoder is good. The mixtures count their rows, reconsider
+their labels and keep them, and the learner learns from labels that do not change. An episode in
+which more happens is left to `OnlineDecoder.learn`, from the row on that needs it. So this loop
+changes no result, and the other engines, which do without it, are its twin.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from blockmdp.decoders import (
     decode_mixture,
 )
 from blockmdp.decoders.table import _Rows
+from blockmdp.jit import interpreted
 from blockmdp.oracles import fit_oracle, gmm
 from blockmdp.oracles.fitting import ConstantPredictor, FittedOracle
-from blockmdp.oracles.scores import LinearScores, QuadraticScores
+from blockmdp.oracles.scores import BankScores, LinearScores, QuadraticScores, bank_labels
 
 
 class Lookup:
@@ -246,8 +247,34 @@ def test_levels_that_do_not_exist_never_reach_a_compiled_loop(level, monkeypatch
     f = FittedDecoder.of(tuple(FITTED["linear 2"]))
     assert len(f.fitted) == 3
     monkeypatch.setattr("blockmdp.decoders.fitted.linear_labels", None)
-    with suppress(IndexError):
-        f.decode(np.full(9, level), np.zeros((9, D)))
+    for levels in (np.full(9, level), np.append(np.full(8, level), 0)):
+        with suppress(IndexError):
+            f.decode(levels, np.zeros((9, D)))
+
+
+def test_observations_of_one_level_need_the_scores_of_that_level_alone(monkeypatch):
+    f = FittedDecoder.of(tuple(FITTED["linear 2"]))
+    x = observations(9, 0)
+    expected = [f.decode(np.full(1, h), x[:1])[0] for h in range(3)]
+    monkeypatch.setattr("blockmdp.decoders.fitted._linear", None)
+    for h in range(3):
+        assert f.decode(np.full(9, h), np.tile(x[:1], (9, 1))).tolist() == [expected[h]] * 9
+
+
+@settings(deadline=None, max_examples=60)
+@given(K=st.integers(1, 9), d=st.integers(1, 5), entropy=st.integers(0, 2**32))
+def test_a_bank_gives_the_label_with_the_largest_score_and_the_first_of_several(K, d, entropy):
+    draw = np.random.default_rng(entropy)
+    G, n = 2, 20
+    W, b = draw.integers(-2, 3, (2, G, K, d)).astype(float)  # small integers, so scores tie
+    b = np.where(draw.random((G, K)) < 0.3, -np.inf, b[:, :, 0])
+    free = np.full((G, d), np.inf)
+    no_T = np.zeros((G, 0, 0)), np.zeros(G, np.bool_)
+    scores = BankScores(np.zeros((G, d)), -free, free, *no_T, W, b)
+    groups, x = draw.integers(G, size=n), draw.integers(-2, 3, (n, d)).astype(float)
+    expected = (np.einsum("nkd,nd->nk", W[groups], x) + b[groups]).argmax(axis=1)
+    assert bank_labels(scores, groups, x).tolist() == expected.tolist()
+    assert interpreted(bank_labels)(scores, groups, x).tolist() == expected.tolist()
 
 
 def test_there_must_be_one_level_or_decoder_for_each_observation():

@@ -12,6 +12,8 @@ from scipy import stats
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from blockmdp import Learner, OracleQ, QLearning, Tabular, lock_bernoulli, rng
+from blockmdp.jit import interpreted
+from blockmdp.learners._model import fill_mean_values, mean_values
 from blockmdp.learners.base import best_action, best_actions, best_value
 from blockmdp.testing import check_learner
 
@@ -29,6 +31,29 @@ def test_best_value_is_the_largest_entry_and_zero_after_the_end():
     assert best_value(q, 0, 1) == -1.0
     assert best_value(q, 1, 0) == 0.0  # level H
     assert best_value(q, 0, -1) == 0.0  # ended early
+
+
+@pytest.mark.parametrize("L", [1, 4])
+def test_values_in_the_mean_model_are_those_of_a_plain_recursion(L):
+    draw = np.random.default_rng(L)
+    H, S, A = 4, 5, 3
+    n = draw.integers(0, 3, (L, S, A)).astype(np.int32)
+    n[:, 0] = 0  # a state in which nothing was tried
+    m = np.zeros((L, S, A, S), np.int32)
+    for i, s, a in np.argwhere(n > 0):  # some transitions ended the episode
+        np.add.at(m[i, s, a], draw.integers(0, S, draw.integers(0, n[i, s, a] + 1)), 1)
+    r = draw.normal(size=(L, S, A))
+    v = np.zeros(S)
+    expected = np.empty((H, S, A))
+    for h in reversed(range(H)):
+        i = h if L > 1 else 0
+        tried = n[i] > 0
+        expected[h] = np.where(tried, (r[i] + m[i] @ v) / np.maximum(n[i], 1), -np.inf)
+        v = np.where(tried.any(axis=1), expected[h].max(axis=1), 0.0)
+    assert mean_values(H, n, m, r) == pytest.approx(expected, rel=1e-12)
+    q = np.full((H, S, A), -np.inf)
+    interpreted(fill_mean_values)(n, m, r, q)
+    assert (q == mean_values(H, n, m, r)).all()
 
 
 def test_the_greedy_policy_shares_the_probability_among_the_best_actions():

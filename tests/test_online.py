@@ -159,7 +159,7 @@ def test_a_quiet_episode_has_only_rows_that_mixtures_can_learn():
     for loop in (is_plain, interpreted(is_plain)):
 
         def can_learn(n, *row, bounds=bounds, loop=loop):
-            return loop(bank, bounds, 0, n, np.array(row))
+            return loop(bank, bounds, 0, n, np.array(row), np.array(row))
 
         assert can_learn(4, 0.0, 3.0)
         assert not can_learn(5, 0.0, 3.0)

@@ -122,8 +122,9 @@ class FittedDecoder:
         if len(x) == 0:
             return np.zeros(0, np.int32)
         x = x.reshape(len(x), -1)
-        if self.pooled:
-            return np.asarray(self.order[0][self.fitted[0].predict(x)], np.int32)
+        if self.pooled or (levels == levels[0]).all():
+            g = self.group(levels[0])
+            return np.asarray(self.order[g][self.fitted[g].predict(x)], np.int32)
         stacked = self._stacked(x) if self._are_many(levels) else None
         if stacked is not None:
             return np.asarray(self.order[levels, linear_labels(x, levels, *stacked)], np.int32)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmdp.jit import inlined, template
+from blockmdp.jit import inlined, jit, template
 from blockmdp.learners.base import at
 from blockmdp.rng import child
 
@@ -77,14 +77,32 @@ def mean_values(H: int, n: NDArray[Any], m: NDArray[Any], r: NDArray[Any]) -> ND
 
     Those that were not are worth -inf, and states never met 0. The arrays are those of the tables.
     """
-    visits = np.maximum(n, 1)
-    q, v = np.empty((H, *n.shape[1:])), np.zeros(n.shape[1])
-    for h in reversed(range(H)):
-        i = at(n, h)
-        q[h] = r[i] / visits[i] + (m[i] / visits[i][:, :, None]) @ v
-        q[h][n[i] == 0] = -np.inf
-        v = np.where((n[i] > 0).any(axis=1), q[h].max(axis=1), 0.0)
+    q = np.full((H, *n.shape[1:]), -np.inf)
+    fill_mean_values(n, m, r, q)
     return q
+
+
+@jit
+def fill_mean_values(n, m, r, q):
+    """Write the values of the actions that were tried to q (H, S, A); see `mean_values`."""
+    H, S, A = q.shape
+    v, v_next = np.zeros(S), np.zeros(S)
+    for step in range(H):
+        h = H - 1 - step
+        i = at(n, h)
+        for s in range(S):
+            v[s] = 0.0
+            is_known = False
+            for a in range(A):
+                if n[i, s, a] > 0:
+                    total = 0.0
+                    for t in range(S):
+                        if m[i, s, a, t] > 0:
+                            total += m[i, s, a, t] / n[i, s, a] * v_next[t]
+                    q[h, s, a] = r[i, s, a] / n[i, s, a] + total
+                    v[s] = max(v[s], q[h, s, a]) if is_known else q[h, s, a]
+                    is_known = True
+        v, v_next = v_next, v
 
 
 @inlined

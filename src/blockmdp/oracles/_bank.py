@@ -236,23 +236,24 @@ def model_of(bank, g):
 
 
 @jit
-def learn_rows(bank, groups, rows, first, moved):
+def learn_rows(bank, groups, rows, shaped, is_shaped, first, moved):
     """Give observations their most probable labels, in their order, until one needs attention: it
     has a new label, or should have one together with others, or the labels of its mixture may have
     to change; see `reconsider`.
 
-    groups: (m,) mixture of each row. rows: (m, d), without the centre. first: where to begin.
-    moved: (DOUBTS,), overwritten with the rows that should have a new label.
+    groups: (m,) mixture of each row. rows: (m, d), without the centre. shaped: (m, d), what `shape`
+    makes of them if `is_shaped`; otherwise it is written. first: where to begin. moved: (DOUBTS,),
+    overwritten with the rows that should have a new label.
 
     Returns the number of rows learnt, including those before `first`; whether the last one has a
     new label; how many rows should have one; and whether the last one needs attention.
     """
-    m, d = rows.shape
-    y, few = np.empty(d), room_for_few()
+    m = len(rows)
+    few = room_for_few()
     for i in range(first, m):
         g = groups[i]
         n = bank.n[g]
-        label, is_new, is_doubtful = learn_row(bank, g, rows, i, y, few)
+        label, is_new, is_doubtful = learn_row(bank, g, rows, shaped, is_shaped, i, few)
         size = 0
         if is_doubtful:
             bank.doubtful[g, bank.doubts[g] % DOUBTS] = n
@@ -270,19 +271,20 @@ def learn_rows(bank, groups, rows, first, moved):
 
 
 @inlined
-def learn_row(bank, g, rows, i, y, few):
-    """Give row i its most probable label in mixture g; see `learn_rows`. y, few: overwritten.
+def learn_row(bank, g, rows, shaped, is_shaped, i, few):
+    """Give row i its most probable label in mixture g; see `learn_rows`. few: overwritten.
 
     Returns the label, whether it is new, and whether a few such rows together might get a new one.
     (Counting references would take a third of the time, so it is a scalar function.)
     """
     n, K = bank.n[g], bank.room[g]
-    shape(bank.scores, g, rows[i], y)
+    if not is_shaped:
+        shape(bank.scores, g, rows[i], shaped[i])
     square = bank.square[g]
-    for j in range(len(y)):
+    for j in range(rows.shape[1]):
         bank.raw[g, n, j] = rows[i, j]
-        bank.x[g, n, j] = y[j]
-        square += y[j] * y[j]
+        bank.x[g, n, j] = shaped[i, j]
+        square += shaped[i, j] * shaped[i, j]
     bank.square[g] = square
     bank.n[g] = n + 1
     W, b, density = bank.prediction

@@ -1192,7 +1192,7 @@ class MixtureBank:
         most = int(np.bincount(groups).max())
         self.reserve(rows=int(self.state.n[groups].max()) + most)
         touched = set()
-        moved = np.empty(DOUBTS, np.int64)
+        moved, shaped = np.empty(DOUBTS, np.int64), np.empty(rows.shape)
         last = Begun(0, False, moved[:0], False) if begun is None else begun
         while True:
             if last.stopped:
@@ -1201,7 +1201,8 @@ class MixtureBank:
                 touched.add(g)
             if last.rows == len(rows):
                 return touched
-            i, is_new, size, stopped = learn_rows(self.state, groups, rows, last.rows, moved)
+            given = self.state, groups, rows, shaped, False, last.rows, moved
+            i, is_new, size, stopped = learn_rows(*given)
             last = Begun(i, is_new, moved[:size], stopped)
 
     def finish(self, used: Labels, touched: set[int], n_before: Labels | None = None) -> list[int]:

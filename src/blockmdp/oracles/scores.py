@@ -517,15 +517,33 @@ def shape(scores, g, row, y):
 
 @inlined
 def best_label(scores, g, y):
-    """Return the label that decoder g gives a row, after `shape`."""
+    """Return the label that decoder g gives a row, after `shape`.
+
+    Four labels are scored side by side, because each term of a sum waits for the one before.
+    """
+    K = scores.b.shape[1]
     best = -np.inf
     label = 0
-    for k in range(scores.b.shape[1]):
-        if scores.b[g, k] > -np.inf:
-            score = scores.b[g, k] + _dot(scores.W, g, k, len(y), y)
-            if score > best:
-                best = score
-                label = k
+    for k in range(0, K, 4):
+        k1, k2, k3 = min(k + 1, K - 1), min(k + 2, K - 1), min(k + 3, K - 1)
+        score = score1 = score2 = score3 = 0.0
+        for j in range(len(y)):
+            score += scores.W[g, k, j] * y[j]
+            score1 += scores.W[g, k1, j] * y[j]
+            score2 += scores.W[g, k2, j] * y[j]
+            score3 += scores.W[g, k3, j] * y[j]
+        score += scores.b[g, k]
+        score1 += scores.b[g, k1]
+        score2 += scores.b[g, k2]
+        score3 += scores.b[g, k3]
+        if score > best:
+            best, label = score, k
+        if score1 > best:
+            best, label = score1, k1
+        if score2 > best:
+            best, label = score2, k2
+        if score3 > best:
+            best, label = score3, k3
     return label
 
 
@@ -630,15 +648,6 @@ def half_square(W, b, k, start, stop, band, row, enough):
         y = b[k, index(m)] + y
         total += 0.5 * y * y
         m += 1
-    return total
-
-
-@inlined
-def _dot(W, k, m, n, row):
-    """Return W[k, m] . row over the first n coordinates."""
-    total = 0.0
-    for j in range(n):
-        total += W[k, m, j] * row[j]
     return total
 
 

@@ -190,7 +190,7 @@ class BlockSimulator(Simulator):
             pi,
             rng.key(self.world_key, self.episodes),
             rng.key(self.policy_key, self.episodes),
-            *(x[0], actions[0], rewards[0], *np.empty((2, emission.dim))),
+            *(x[0], actions[0], rewards[0], *np.empty((2, H + 1, emission.dim))),
         )
         self.ledger[kind] += 1
         x = x.astype(emission.dtype, copy=False)

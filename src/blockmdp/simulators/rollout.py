@@ -107,13 +107,14 @@ def play(
     x: NDArray[Any],
     actions: Integers,
     rewards: Floats,
-    row: Floats,
-    y: Floats,
+    rows: Floats,
+    shaped: Floats,
 ) -> int:
     """Play one episode of a policy whose decoder consists of linear scores; return its length.
 
     tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
-    (H + 1, d), actions: (H,) and rewards: (H,) are filled in place. row, y: (d,), overwritten.
+    (H + 1, d), actions: (H,) and rewards: (H,) are filled in place, and so are rows: (H + 1, d),
+    which are x without the centre, and shaped: (H + 1, d), the same as decoders see them.
     """
     H, d = len(rewards), x.shape[1]
     s = first_state(dynamics.initial, e)
@@ -122,14 +123,14 @@ def play(
         tape.visits[h, s] += 1
         for j in range(d):
             x[h, j] = tape.shown[shown, j]
+        g = min(h, len(scores.b) - 1)
+        for j in range(d):
+            rows[h, j] = x[h, j] - scores.centre[g, j]
+        shape(scores, g, rows[h], shaped[h])
         if is_end(dynamics.ends, s):
             return h
         if h < H:
-            g = min(h, len(scores.b) - 1)
-            for j in range(d):
-                row[j] = x[h, j] - scores.centre[g, j]
-            shape(scores, g, row, y)
-            actions[h] = choose_one(pi[h], best_label(scores, g, y), c, h)
+            actions[h] = choose_one(pi[h], best_label(scores, g, shaped[h]), c, h)
             i = draw_successor(dynamics.model, h, s, actions[h], e)
             rewards[h] = sample_reward(dynamics.model, h, s, actions[h], i, e)
             s = successor(dynamics.states, h, s, actions[h], i)

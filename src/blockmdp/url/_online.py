@@ -57,8 +57,8 @@ class Bounds(NamedTuple):
 
 
 @inlined
-def is_plain(bank, bounds, g, n, row):
-    """Whether mixture g can learn row number n (d,), which is written without its centre to `row`.
+def is_plain(bank, bounds, g, n, x, row):
+    """Whether mixture g can learn row number n, x (d,), which is `row` without its centre.
 
     A row that it cannot is its first, is too much for its arrays or its memory, or has numbers that
     are too large, or of another kind than those so far.
@@ -66,12 +66,11 @@ def is_plain(bank, bounds, g, n, row):
     square = 0.0
     plain = bank.room[g] > 0 and n < bounds.rows
     for j in range(len(row)):
-        v = row[j]
+        v = x[j]
         if bounds.whole:
             plain = plain and bounds.low <= v <= bounds.high and v == np.floor(v)
         if bank.bits[g]:
             plain = plain and (v == 0.0 or v == 1.0)
-        row[j] = v - bank.scores.centre[g, j]
         square += row[j] * row[j]
     return plain and square < 1e36
 
@@ -125,7 +124,7 @@ def learn_online(
         not begun; and for the last of these rows what `learn_rows` says of it.
     """
     H, A = past.actions.shape[1], world.dynamics.model.shape[2]
-    rows, row, y = np.empty(x.shape), np.empty(x.shape[1]), np.empty(x.shape[1])
+    rows, shaped = np.empty(x.shape), np.empty(x.shape)
     levels = np.arange(H + 1)
     groups = np.zeros(H + 1, np.int64) if pooled else levels
     for _ in range(episodes_on_tape(world.tape, stop - k)):
@@ -146,20 +145,20 @@ def learn_online(
             x,
             past.actions[k],
             past.rewards[k],
-            row,
-            y,
+            rows,
+            shaped,
         )
         m = past.lengths[k] + 1
         plain = True
         for h in range(m):
             g = groups[h]
-            for j in range(x.shape[1]):
-                rows[h, j] = x[h, j]
             n = bank.n[g] + (h if pooled else 0)
-            plain = plain and is_plain(bank, bounds, g, n, rows[h])
+            plain = plain and is_plain(bank, bounds, g, n, x[h], rows[h])
         if not plain:
             return k, 0, False, 0, False
-        learnt, is_new, size, stopped = learn_rows(bank, groups[:m], rows[:m], 0, moved)
+        learnt, is_new, size, stopped = learn_rows(
+            bank, groups[:m], rows[:m], shaped[:m], True, 0, moved
+        )
         if stopped:
             return k, learnt, is_new, size, True
         if update_scores(bank, groups[:1] if pooled else levels[:m]).any():

@@ -257,6 +257,7 @@ def test_observations_of_one_level_need_the_scores_of_that_level_alone(monkeypat
     x = observations(9, 0)
     expected = [f.decode(np.full(1, h), x[:1])[0] for h in range(3)]
     monkeypatch.setattr("blockmdp.decoders.fitted._linear", None)
+    assert f.decode([1.0], x[:1]).tolist() == [expected[1]]
     for h in range(3):
         assert f.decode(np.full(9, h), np.tile(x[:1], (9, 1))).tolist() == [expected[h]] * 9
 

@@ -56,6 +56,15 @@ def test_values_in_the_mean_model_are_those_of_a_plain_recursion(L):
     assert (q == mean_values(H, n, m, r)).all()
 
 
+def test_actions_that_are_worth_the_same_in_the_mean_model_tie_exactly():
+    draw = np.random.default_rng(0)
+    m = draw.integers(0, 9, (2, 5, 4, 5)).astype(np.int32)
+    m[1] = 0
+    n, r = np.maximum(m.sum(axis=3), 1).astype(np.int32), np.zeros((2, 5, 4))
+    n[1], r[1] = 3, 3.0  # each action of the last level pays 1
+    assert (mean_values(2, n, m, r) == 1.0).all()
+
+
 def test_the_greedy_policy_shares_the_probability_among_the_best_actions():
     q = np.random.default_rng(0).integers(0, 3, (2, 50, 4)) / 2 - 0.5
     best = q == q.max(axis=2, keepdims=True)

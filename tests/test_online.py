@@ -158,8 +158,8 @@ def test_a_quiet_episode_has_only_rows_that_mixtures_can_learn():
     bounds = Bounds(rows=5, whole=True, low=0.0, high=3.0)
     for loop in (is_plain, interpreted(is_plain)):
 
-        def can_learn(n, *row, bounds=bounds, loop=loop):
-            return loop(bank, bounds, 0, n, np.array(row), np.array(row))
+        def can_learn(n, *x, bounds=bounds, loop=loop, centre=0.25):
+            return loop(bank, bounds, 0, n, np.array(x), np.array(x) - centre)
 
         assert can_learn(4, 0.0, 3.0)
         assert not can_learn(5, 0.0, 3.0)
@@ -171,6 +171,8 @@ def test_a_quiet_episode_has_only_rows_that_mixtures_can_learn():
         anything = bounds._replace(whole=False)
         assert can_learn(0, 0.5, -9.0, bounds=anything)
         assert not can_learn(0, 0.5, 1e18, bounds=anything)
+        assert can_learn(0, 1e18, 1e18, bounds=anything, centre=1e18)
+        assert not can_learn(0, 0.5, 0.0, bounds=anything, centre=1e18)
         bank.room[:] = 0
         assert not can_learn(0, 0.0, 3.0)
         bank.room[:] = 1

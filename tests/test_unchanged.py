@@ -89,7 +89,7 @@ HASHES = {
     "OracleQ-lat": ("28ca6428f35f6c58", "73cc4f8e187ef2f3"),
     "QLearning-lat": ("b904776b4f940a64", "7a03388811fe005e"),
     "UCBVI-lat": ("fe7b245360c149d9", "a04331481c8337d7"),
-    "PSRL-lat": ("c75d878827b13b83", "d2fff3e1a19aa9e4"),
+    "PSRL-lat": ("c75d878827b13b83", "ce67195749850709"),
     "OracleQ-obs": ("eb071ab439e4848f", "21ad728d1ea69878"),
     "URL": ("2b2ec985b1c86f26", "3f6fa47d92a3f199"),
     "URL, exogenous noise": ("3b55c44be2607a4e", "9c610bec5f91b597"),

@@ -121,9 +121,9 @@ class FittedDecoder:
         _check_one_each("level", levels, x)
         if len(x) == 0:
             return np.zeros(0, np.int32)
-        x = x.reshape(len(x), -1)
+        levels, x = np.asarray(levels), x.reshape(len(x), -1)
         if self.pooled or (levels == levels[0]).all():
-            g = self.group(levels[0])
+            g = self.group(int(levels[0]))
             return np.asarray(self.order[g][self.fitted[g].predict(x)], np.int32)
         stacked = self._stacked(x) if self._are_many(levels) else None
         if stacked is not None:

@@ -84,7 +84,10 @@ def mean_values(H: int, n: NDArray[Any], m: NDArray[Any], r: NDArray[Any]) -> ND
 
 @jit
 def fill_mean_values(n, m, r, q):
-    """Write the values of the actions that were tried to q (H, S, A); see `mean_values`."""
+    """Write the values of the actions that were tried to q (H, S, A); see `mean_values`.
+
+    Sums are divided at last, so that actions that are worth the same tie exactly.
+    """
     H, S, A = q.shape
     v, v_next = np.zeros(S), np.zeros(S)
     for step in range(H):
@@ -98,8 +101,8 @@ def fill_mean_values(n, m, r, q):
                     total = 0.0
                     for t in range(S):
                         if m[i, s, a, t] > 0:
-                            total += m[i, s, a, t] / n[i, s, a] * v_next[t]
-                    q[h, s, a] = r[i, s, a] / n[i, s, a] + total
+                            total += m[i, s, a, t] * v_next[t]
+                    q[h, s, a] = (r[i, s, a] + total) / n[i, s, a]
                     v[s] = max(v[s], q[h, s, a]) if is_known else q[h, s, a]
                     is_known = True
         v, v_next = v_next, v

@@ -242,8 +242,8 @@ def learn_rows(bank, groups, rows, shaped, is_shaped, first, moved):
     to change; see `reconsider`.
 
     groups: (m,) mixture of each row. rows: (m, d), without the centre. shaped: (m, d), what `shape`
-    makes of them if `is_shaped`; otherwise it is written. first: where to begin. moved: (DOUBTS,),
-    overwritten with the rows that should have a new label.
+    makes of them if `is_shaped`; otherwise (1, d), overwritten. first: where to begin. moved:
+    (DOUBTS,), overwritten with the rows that should have a new label.
 
     Returns the number of rows learnt, including those before `first`; whether the last one has a
     new label; how many rows should have one; and whether the last one needs attention.
@@ -278,13 +278,14 @@ def learn_row(bank, g, rows, shaped, is_shaped, i, few):
     (Counting references would take a third of the time, so it is a scalar function.)
     """
     n, K = bank.n[g], bank.room[g]
+    at = i if is_shaped else 0
     if not is_shaped:
-        shape(bank.scores, g, rows[i], shaped[i])
+        shape(bank.scores, g, rows[i], shaped[0])
     square = bank.square[g]
     for j in range(rows.shape[1]):
         bank.raw[g, n, j] = rows[i, j]
-        bank.x[g, n, j] = shaped[i, j]
-        square += shaped[i, j] * shaped[i, j]
+        bank.x[g, n, j] = shaped[at, j]
+        square += shaped[at, j] * shaped[at, j]
     bank.square[g] = square
     bank.n[g] = n + 1
     W, b, density = bank.prediction

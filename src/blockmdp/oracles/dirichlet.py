@@ -1192,7 +1192,7 @@ class MixtureBank:
         most = int(np.bincount(groups).max())
         self.reserve(rows=int(self.state.n[groups].max()) + most)
         touched = set()
-        moved, shaped = np.empty(DOUBTS, np.int64), np.empty(rows.shape)
+        moved, shaped = np.empty(DOUBTS, np.int64), np.empty((1, rows.shape[1]))
         last = Begun(0, False, moved[:0], False) if begun is None else begun
         while True:
             if last.stopped:

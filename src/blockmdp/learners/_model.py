@@ -86,7 +86,7 @@ def mean_values(H: int, n: NDArray[Any], m: NDArray[Any], r: NDArray[Any]) -> ND
 def fill_mean_values(n, m, r, q):
     """Write the values of the actions that were tried to q (H, S, A); see `mean_values`.
 
-    Sums are divided at last, so that actions that are worth the same tie exactly.
+    The division comes last, so that actions that are worth the same tie exactly.
     """
     H, S, A = q.shape
     v, v_next = np.zeros(S), np.zeros(S)

@@ -114,7 +114,7 @@ def play(
 
     tape: of observations. pi: (H, labels, A). e, c: keys of the episode and of its choices. x:
     (H + 1, d), actions: (H,) and rewards: (H,) are filled in place, and so are rows: (H + 1, d),
-    which are x without the centre, and shaped: (H + 1, d), the same as decoders see them.
+    which are x without the centre, and shaped: (H + 1, d), the same after `shape`.
     """
     H, d = len(rewards), x.shape[1]
     s = first_state(dynamics.initial, e)

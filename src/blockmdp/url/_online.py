@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
 
 @inlined
 def is_plain(bank, bounds, g, n, x, row):
-    """Whether mixture g can learn row number n, x (d,), which is `row` without its centre.
+    """Whether mixture g can learn row number n: x (d,), or `row` (d,), which is x less the centre.
 
     A row that it cannot is its first, is too much for its arrays or its memory, or has numbers that
     are too large, or of another kind than those so far.

@@ -24,6 +24,7 @@ from blockmdp.oracles import (
     IncrementalOracle,
     _bank,
     _dirichlet,
+    _noise,
     _search,
     dirichlet,
     fit_oracle,
@@ -648,6 +649,25 @@ def test_a_shape_of_the_noise_from_elsewhere_is_refused_if_states_cannot_be_seen
     oracle.share_noise(T)
     oracle.partial_fit(x[:400])
     assert adjusted_rand_score(states[:400], oracle.labels_) == 1.0
+
+
+def test_noise_that_varies_by_chance_has_no_shape_by_the_evidence_either(monkeypatch):
+    """The short cut without eigenvalues finds the same, however many directions are filled."""
+    generator, cases = np.random.default_rng(5), []
+    for d in (4, 7, 16, 40):
+        for kind in range(100):
+            filled = int(generator.integers(2, d + 1)) if kind % 2 else d
+            scales = np.ones(filled)
+            scales[0] = generator.uniform(0.3, 3.0) if kind % 4 > 1 else 1.0
+            n = int(generator.integers(3 * d, 8 * d))
+            axes = np.linalg.qr(generator.normal(size=(d, d)))[0][:filled]
+            x = generator.normal(size=(n, filled)) * scales @ axes
+            cases.append((x.T @ x * 10.0 ** generator.integers(-8, 9), n))
+    known = [_noise._vary_by_chance(*case) for case in cases]
+    assert 0.2 < np.mean(known) < 0.6
+    monkeypatch.setattr(_noise, "_vary_by_chance", lambda *_: False)
+    assert all(whitening(*case) is None for case, is_known in zip(cases, known) if is_known)
+    assert any(whitening(*case) is not None for case in cases)
 
 
 def test_a_copy_is_independent_and_a_failed_fit_changes_nothing():

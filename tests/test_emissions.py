@@ -98,6 +98,8 @@ EMISSIONS = {
     "Linear, column by column": Linear(ColumnByColumn(3, 9), rotation(9)),
     "Linear of Linear": Linear(Linear(Shifted(3, 7), rotation(7, 1)), rotation(7, 2)),
     "StateAndLevel": StateAndLevel(3, 4, 0.1, noisy=5),
+    "Hadamard of StateAndLevel": Hadamard(StateAndLevel(3, 4, 0.1)),
+    "Linear of StateAndLevel": Linear(StateAndLevel(3, 4, 0.1), rotation(7)),
     "PerLevel": PerLevel([OneHotBernoulli(3, 5), OneHotGaussian(3, 5, 0.1), Louder(3, 8)]),
     "Linear of PerLevel": Linear(
         PerLevel([OneHotGaussian(3, 5, 0.1 * h) for h in range(3)]), rotation(8)
@@ -165,6 +167,18 @@ def test_a_stationary_emission_ignores_the_level_and_others_do_not():
         states = all_states(emission, 30)
         x, y = (sample(emission, states, level=level) for level in (1, 2))
         assert np.array_equal(x, y) == emission.stationary, name
+
+
+@pytest.mark.parametrize("name", [n for n, e in EMISSIONS.items() if e.takes_levels])
+def test_observations_of_many_levels_at_once_are_those_of_each_level(name: str) -> None:
+    emission = EMISSIONS[name]
+    states = all_states(emission, 60)
+    levels = np.arange(len(states)) % 3
+    keys = rng.children(rng.root(4), 0, len(states))
+    x = emission.sample(levels, states, keys)
+    for h in range(3):
+        here = levels == h
+        assert np.array_equal(x[here], emission.sample(h, states[here], keys[here]))
 
 
 @pytest.mark.parametrize("name", [n for n, e in EMISSIONS.items() if e.drawing() is not None])

@@ -569,8 +569,13 @@ class Unsound(Emission):
         self.n_states, self.mistake = n_states, mistake
         if mistake != "no dim":
             self.dim = dim
+        self.takes_levels = mistake == "not for levels"
+        self.stationary = not self.takes_levels
 
     def sample(self, level, states, keys):
+        if self.mistake == "not for levels":
+            level = np.max(level)
+            return np.full((len(states), self.dim), level)
         if self.mistake == "not repeatable":
             return np.random.default_rng().normal(size=(len(states), self.dim))
         x = np.zeros((len(states), self.dim + (self.mistake == "too wide")))
@@ -583,6 +588,7 @@ def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
         "too wide": r"Unsound.sample must return shape \(n, dim\) = \(2, 3\), got \(2, 4\)",
         "not repeatable": "different observations for the same keys",
         "not stationary": "at different levels: set its attribute stationary = False",
+        "not for levels": "for each level: remove its attribute takes_levels",
     }.items():
         with pytest.raises(ValueError, match=words):
             BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), 0.0, emission=Unsound(2, 3, mistake))

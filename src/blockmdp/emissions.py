@@ -82,6 +82,9 @@ class Emission(ABC):
         Whether there are finitely many different observations, so that a table can hold them.
     stationary : bool, default=True
         Whether the distribution is the same at all levels. If so, `sample` must ignore the level.
+    takes_levels : bool, default=False
+        Whether `sample` also takes an array of levels, one for each observation. Then observations
+        of many levels are drawn in one call, which is faster.
     n_levels : int or None, default=None
         Number of levels, H + 1, that the emission is made for; None fits any number.
     per_episode : bool, default=False
@@ -118,20 +121,22 @@ class Emission(ABC):
     high: float = np.inf
     finite: bool = False
     stationary: bool = True
+    takes_levels: bool = False
     n_levels: int | None = None
     per_episode: bool = False
     has_noise: bool = True
 
     @abstractmethod
     def sample(
-        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+        self, level: Any, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
         """Draw one observation for each latent state.
 
         Parameters
         ----------
         level : int
-            Level at which all of them are made, from 0 to H.
+            Level at which all of them are made, from 0 to H. If `takes_levels`, it can also be an
+            ndarray of shape (n,).
         states : ndarray of shape (n,)
             Latent states.
         keys : ndarray of shape (n,)
@@ -140,8 +145,8 @@ class Emission(ABC):
         Returns
         -------
         ndarray of shape (n, dim)
-            Observations. Row i depends on `level`, `states[i]` and `keys[i]` alone, and on no other
-            row.
+            Observations. Row i depends on its level, `states[i]` and `keys[i]` alone, and on no
+            other row.
         """
 
     def drawing(self) -> Drawing | None:
@@ -358,12 +363,13 @@ class Linear(Emission):
         self.emission, self.matrix = emission, m
         self.n_states, self.dim = emission.n_states, len(m)
         self.finite, self.stationary = emission.finite, emission.stationary
-        self.n_levels, self.per_episode = emission.n_levels, emission.per_episode
+        self.n_levels, self.takes_levels = emission.n_levels, emission.takes_levels
+        self.per_episode = emission.per_episode
         self.has_noise = emission.has_noise
         self.dtype = np.float32 if emission.dtype == np.float32 else np.float64
 
     def sample(
-        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+        self, level: Any, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[Any]:
         # einsum's own loop instead of BLAS: a row must not depend on the number of rows
         x = self.emission.sample(level, states, keys).astype(np.float64, order="C")
@@ -398,6 +404,7 @@ class StateAndLevel(Emission):
     """
 
     stationary = False
+    takes_levels = True
 
     def __init__(
         self, n_states: int, n_levels: int, sigma: float, *, noisy: int | None = None
@@ -410,12 +417,15 @@ class StateAndLevel(Emission):
         self.noisy = self.dim if noisy is None else min(check_integer("noisy", noisy), self.dim)
 
     def sample(
-        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+        self,
+        level: int | NDArray[np.int64],
+        states: NDArray[np.int64],
+        keys: NDArray[np.uint64],
     ) -> NDArray[np.float64]:
-        x = np.zeros((len(keys), self.dim))
+        x, rows = np.empty((len(keys), self.dim)), np.arange(len(keys))
         write_normals(keys, float(self.sigma), self.noisy, x)
-        x[np.arange(len(keys)), states] += 1
-        x[:, self.n_states + level] += 1
+        x[rows, states] += 1
+        x[rows, self.n_states + level] += 1
         return x
 
     def drawing(self) -> Drawing:
@@ -654,13 +664,15 @@ class Hadamard(Emission):
         self.n_states, self.n_levels = emission.n_states, emission.n_levels
         self.dim = 1 << max(emission.dim - 1, 0).bit_length()
         self.finite, self.stationary = emission.finite, emission.stationary
-        self.per_episode, self.has_noise = emission.per_episode, emission.has_noise
+        self.takes_levels, self.per_episode = emission.takes_levels, emission.per_episode
+        self.has_noise = emission.has_noise
 
     def sample(
-        self, level: int, states: NDArray[np.int64], keys: NDArray[np.uint64]
+        self, level: Any, states: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> NDArray[np.float64]:
-        x = np.zeros((len(states), self.dim))
-        x[:, : self.emission.dim] = self.emission.sample(level, states, keys)
+        x, d = np.empty((len(states), self.dim)), self.emission.dim
+        x[:, :d] = self.emission.sample(level, states, keys)
+        x[:, d:] = 0.0
         hadamard_transform(x)
         return x
 
@@ -780,10 +792,14 @@ def scale_and_mark(x: NDArray[np.float32], sigma: np.float32, states: NDArray[np
 def write_normals(
     keys: NDArray[np.uint64], sigma: float, noisy: int, x: NDArray[np.float64]
 ) -> None:
-    """Write normal numbers, times sigma, to the first `noisy` columns of x (n, d). keys: (n,)."""
+    """Write normal numbers, times sigma, to the first `noisy` columns of x (n, d), and 0 to the
+    others. keys: (n,).
+    """
     for i in range(len(keys)):
         for j in range(noisy):
             x[i, j] = sigma * normal(keys[i], j)
+        for j in range(noisy, x.shape[1]):
+            x[i, j] = 0.0
 
 
 @jit

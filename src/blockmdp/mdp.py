@@ -728,6 +728,15 @@ def _check_emission(emission: Emission, H: int) -> None:
                 f"{name}.sample gives different observations at different levels: set its "
                 "attribute stationary = False"
             )
+    if emission.takes_levels:
+        levels = np.arange(len(states)) % (H + 1)
+        apart = [emission.sample(int(h), states[[i]], keys[[i]])[0] for i, h in enumerate(levels)]
+        together = np.asarray(emission.sample(levels, states, keys))
+        if not np.array_equal(together, apart, equal_nan=one.dtype.kind == "f"):
+            raise ValueError(
+                f"{name}.sample gives different observations for an array of levels than for each "
+                "level: remove its attribute takes_levels"
+            )
 
 
 def _check_distributions(field: str, p: Array) -> None:

@@ -390,6 +390,8 @@ def observe(
     """Draw one observation for each level, latent state and key, (n, dim)."""
     if emission.stationary:
         return emission.sample(0, states, keys)
+    if emission.takes_levels:
+        return emission.sample(levels, states, keys)
     x = np.empty((len(states), emission.dim), emission.dtype)
     for h, rows in by_level(levels):
         x[rows] = emission.sample(h, states[rows], keys[rows])

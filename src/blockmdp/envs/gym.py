@@ -41,6 +41,7 @@ from blockmdp.dynamics import (
 from blockmdp.jit import jit
 from blockmdp.mdp import BlockMDP
 from blockmdp.rng import child
+from blockmdp.tapes import observe
 
 __all__ = [
     "BlockMDPEnv",
@@ -496,15 +497,11 @@ class BlockMDPVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _observe(self, moving: NDArray[np.bool_], state: NDArray[np.int64]) -> None:
         """Draw the observations of the copies that moved."""
-        emission, level = self.mdp.emission, self._copies.level
         if self.observe == "latent":
             self._x[moving] = state[moving]
-        elif emission.stationary:
-            self._x[moving] = emission.sample(0, state[moving], self._keys[moving])
         else:
-            for h in np.unique(level[moving]):
-                there = moving & (level == h)
-                self._x[there] = emission.sample(int(h), state[there], self._keys[there])
+            where = self._copies.level[moving], state[moving], self._keys[moving]
+            self._x[moving] = observe(self.mdp.emission, *where)
 
 
 def _observation_space(mdp: BlockMDP, observe: Observe) -> spaces.Space[Any]:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
@@ -58,6 +59,8 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     ndarray of shape (d, d) or None
         Symmetric, with determinant 1 on the directions that the noise fills.
     """
+    if _vary_by_chance(scatter, degrees):
+        return None
     values = np.linalg.eigvalsh(scatter)  # the vectors, which take longer, are rarely needed
     filled = values > NULL * values[-1]
     s, d = values[filled], np.count_nonzero(filled)
@@ -81,6 +84,30 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
     # rounded, so that it is the same on every machine
     T = ((vectors * scale) @ vectors.T).astype(np.float32)
     return np.asarray(T, np.float64)
+
+
+def _vary_by_chance(scatter: Array, degrees: float) -> bool:
+    """Whether the eigenvalues vary no more than they are expected to if the noise is round.
+
+    Then the evidence rises with the weight: the comparison below is whether its derivative by the
+    inverse of the weight, where that is 0, is not positive. This recognises half of all round
+    noise in a fraction of the time that the eigenvalues take.
+    """
+    trace, squares = np.trace(scatter), np.vdot(scatter, scatter)  # of the eigenvalues
+
+    def is_expected(d: int) -> bool:
+        return bool(degrees * d * squares <= (degrees + d + 1) * trace**2)
+
+    # if it is true for more directions than the noise fills, it is also true for those
+    return is_expected(len(scatter)) or is_expected(_most_filled(scatter))
+
+
+def _most_filled(scatter: Array) -> int:
+    """Return a bound of the number of directions that the noise fills: the number of columns of a
+    Cholesky factor after which too little is left for one more.
+    """
+    least = NULL * np.trace(scatter) / len(scatter) ** 2
+    return int(dpstrf(scatter, tol=least)[2])
 
 
 def cell_limits(x: Array) -> tuple[Array, Array] | None:

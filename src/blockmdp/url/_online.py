@@ -20,6 +20,7 @@ from blockmdp.learners import PSRL, UCBVI, psrl, ucbvi
 from blockmdp.learners.base import best_actions
 from blockmdp.loop import replay
 from blockmdp.oracles._bank import Bank, learn_rows, update_scores
+from blockmdp.oracles._dirichlet import dot
 from blockmdp.rng import child, step
 from blockmdp.simulators.rollout import play
 from blockmdp.tapes import Tape, episodes_on_tape
@@ -63,16 +64,15 @@ def is_plain(bank, bounds, g, n, x, row):
     A row that it cannot is its first, is too much for its arrays or its memory, or has numbers that
     are too large, or of another kind than those so far.
     """
-    square = 0.0
-    plain = bank.room[g] > 0 and n < bounds.rows
-    for j in range(len(row)):
-        v = x[j]
-        if bounds.whole:
-            plain = plain and bounds.low <= v <= bounds.high and v == np.floor(v)
-        if bank.bits[g]:
-            plain = plain and (v == 0.0 or v == 1.0)
-        square += row[j] * row[j]
-    return plain and square < 1e36
+    plain = bank.room[g] > 0 and n < bounds.rows and dot(row, row) < 1e36
+    if bounds.whole or bank.bits[g]:
+        for j in range(len(row)):
+            v = x[j]
+            if bounds.whole:
+                plain = plain and bounds.low <= v <= bounds.high and v == np.floor(v)
+            if bank.bits[g]:
+                plain = plain and (v == 0.0 or v == 1.0)
+    return plain
 
 
 @template

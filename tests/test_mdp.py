@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blockmdp import mdp, measures, random_block_mdp, rng
 from blockmdp.dynamics import draw_successor, first_state, sample_reward
-from blockmdp.emissions import Emission, OneHotBernoulli, PerLevel
+from blockmdp.emissions import Emission, OneHotBernoulli, PerLevel, StateAndLevel
 from blockmdp.jit import interpreted
 from blockmdp.mdp import BlockMDP, Successors
 
@@ -588,10 +588,22 @@ def test_mistakes_in_an_emission_are_found_when_the_problem_is_made():
         "too wide": r"Unsound.sample must return shape \(n, dim\) = \(2, 3\), got \(2, 4\)",
         "not repeatable": "different observations for the same keys",
         "not stationary": "at different levels: set its attribute stationary = False",
-        "not for levels": "for each level: remove its attribute takes_levels",
+        "not for levels": "for each level: set its attribute takes_levels = False",
     }.items():
         with pytest.raises(ValueError, match=words):
             BlockMDP([1, 0], np.full((1, 2, 2, 2), 0.5), 0.0, emission=Unsound(2, 3, mistake))
+
+
+def test_an_emission_of_one_state_that_takes_no_levels_is_found():
+    mistake = Unsound(1, 3, "not for levels")
+    with pytest.raises(ValueError, match="takes_levels = False"):
+        BlockMDP([1], np.ones((3, 1, 2, 1)), 0.0, emission=mistake)
+
+
+def test_an_emission_for_another_number_of_levels_is_named_before_it_is_drawn():
+    emission = StateAndLevel(2, 1, 0.1)
+    with pytest.raises(ValueError, match="has 1 levels, but horizon 3 needs 4"):
+        BlockMDP([1, 0], np.full((3, 2, 2, 2), 0.5), 0.0, emission=emission)
 
 
 def test_an_accuracy_never_exceeds_one():

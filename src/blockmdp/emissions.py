@@ -84,7 +84,7 @@ class Emission(ABC):
         Whether the distribution is the same at all levels. If so, `sample` must ignore the level.
     takes_levels : bool, default=False
         Whether `sample` also takes an array of levels, one for each observation. Then observations
-        of many levels are drawn in one call, which is faster.
+        of many levels are drawn in one call, which is faster. A subclass inherits it.
     n_levels : int or None, default=None
         Number of levels, H + 1, that the emission is made for; None fits any number.
     per_episode : bool, default=False

@@ -728,14 +728,16 @@ def _check_emission(emission: Emission, H: int) -> None:
                 f"{name}.sample gives different observations at different levels: set its "
                 "attribute stationary = False"
             )
-    if emission.takes_levels:
-        levels = np.arange(len(states)) % (H + 1)
-        apart = [emission.sample(int(h), states[[i]], keys[[i]])[0] for i, h in enumerate(levels)]
+    if emission.takes_levels and H > 0 and emission.n_levels in (None, H + 1):
+        levels = np.array([1, 0, 1])
+        states = np.arange(3) % emission.n_states
+        keys = rng.children(streams.sampling(0, 0, 0), 0, 3)
         together = np.asarray(emission.sample(levels, states, keys))
+        apart = [emission.sample(int(h), states[[i]], keys[[i]])[0] for i, h in enumerate(levels)]
         if not np.array_equal(together, apart, equal_nan=one.dtype.kind == "f"):
             raise ValueError(
                 f"{name}.sample gives different observations for an array of levels than for each "
-                "level: remove its attribute takes_levels"
+                "level: set its attribute takes_levels = False"
             )
 
 

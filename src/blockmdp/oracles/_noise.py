@@ -89,9 +89,9 @@ def whitening(scatter: Array, degrees: float) -> Array | None:
 def _vary_by_chance(scatter: Array, degrees: float) -> bool:
     """Whether the eigenvalues vary no more than they are expected to if the noise is round.
 
-    Then the evidence rises with the weight: the comparison below is whether its derivative by the
-    inverse of the weight, where that is 0, is not positive. This recognises half of all round
-    noise in a fraction of the time that the eigenvalues take.
+    Then the evidence rises with the weight where that is large: the comparison below is whether its
+    derivative by the inverse of the weight, where that is 0, is not positive. This recognises half
+    of all round noise in a fraction of the time that the eigenvalues take.
     """
     trace, squares = np.trace(scatter), np.vdot(scatter, scatter)  # of the eigenvalues
 

@@ -1414,10 +1414,10 @@ def _smaller_product(deviations: Array) -> Array:
 
 
 def _outer_products(x: Array) -> Array:
-    """Return x'x. With a copy, it is faster for up to hundreds of rows: of a matrix and itself,
-    numpy computes one half, and then copies it number by number.
+    """Return x'x. For few rows, a copy makes it faster: of a matrix and itself, numpy computes one
+    half, and then copies it number by number.
     """
-    return np.asarray(x.T @ x.copy())
+    return np.asarray(x.T @ (x.copy() if len(x) < 500 else x))
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

@@ -35,6 +35,7 @@ from blockmdp.families import (
 )
 from blockmdp.jit import interpreted
 from blockmdp.mdp import BlockMDP
+from blockmdp.tapes import observe
 
 ALPHA = 1e-4
 
@@ -179,6 +180,20 @@ def test_observations_of_many_levels_at_once_are_those_of_each_level(name: str) 
     for h in range(3):
         here = levels == h
         assert np.array_equal(x[here], emission.sample(h, states[here], keys[here]))
+
+
+def test_an_emission_that_takes_levels_is_called_once_for_all_of_them():
+    calls = []
+
+    class Counted(StateAndLevel):
+        def sample(self, level, states, keys):
+            calls.append(level)
+            return super().sample(level, states, keys)
+
+    levels, keys = np.array([2, 0, 1, 2]), rng.children(rng.root(0), 0, 4)
+    observe(Counted(3, 4, 0.1), levels, np.zeros(4, np.int64), keys)
+    assert len(calls) == 1
+    assert np.array_equal(calls[0], levels)
 
 
 @pytest.mark.parametrize("name", [n for n, e in EMISSIONS.items() if e.drawing() is not None])
